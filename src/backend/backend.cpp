@@ -1,0 +1,49 @@
+#include "backend/backend.h"
+
+#include <fmt/format.h>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/reference/reference_ops.h"
+
+namespace ds4 {
+
+std::string_view backend_name(BackendKind kind) {
+  switch (kind) {
+    case BackendKind::kReference: return "reference";
+    case BackendKind::kCpu: return "cpu";
+    case BackendKind::kCuda: return "cuda";
+  }
+  return "unknown";
+}
+
+Result<BackendKind> backend_from_name(std::string_view name) {
+  for (BackendKind kind : {BackendKind::kReference, BackendKind::kCpu, BackendKind::kCuda}) {
+    if (name == backend_name(kind)) return kind;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("backend: expected reference, cpu or cuda, found '{}'", name));
+}
+
+std::vector<BackendKind> built_backends() { return {BackendKind::kCpu, BackendKind::kReference}; }
+
+Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
+  if (kind == BackendKind::kCuda) {
+    return fail(ErrorCode::kUnsupported, "backend cuda: not part of this version; use cpu");
+  }
+  Backend backend;
+  backend.kind = kind;
+  backend.pool = std::make_unique<ThreadPool>(options.n_threads);
+  const int n_threads = backend.pool->n_threads();
+  if (kind == BackendKind::kReference) {
+    backend.device = std::make_unique<HostDevice>(fmt::format("reference, {} threads", n_threads));
+    backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
+    return backend;
+  }
+  backend.device = std::make_unique<HostDevice>(
+      fmt::format("cpu, {}, {} threads", cpu::target_name(), n_threads));
+  backend.ops = std::make_unique<cpu::CpuOps>(
+      *backend.pool, cpu::CpuOptions{.integer_activations = options.integer_activations});
+  return backend;
+}
+
+}  // namespace ds4
