@@ -1,0 +1,105 @@
+// The V4 vocabulary out of public parts: V3's tokenizer.json plus the table of V4's added tokens.
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "base/mapped_file.h"
+#include "tokenizer/vocab.h"
+
+namespace ds4 {
+namespace {
+
+constexpr int64_t kUnpackedBytesMax = int64_t{32} << 20;  // the larger file unpacks to 8 MB
+
+// The content of a gzip file. `bytes_max` bounds what a hostile file can make us allocate.
+Result<std::string> gunzip_file(const std::string& path, int64_t bytes_max) {
+  DS4_TRY(const auto file, MappedFile::open(path));
+  const auto packed = file.bytes();
+  if (static_cast<int64_t>(packed.size()) > bytes_max) {
+    return fail(ErrorCode::kCorrupt, fmt::format("{}: expected at most {} bytes, found {}", path,
+                                                 bytes_max, packed.size()));
+  }
+  z_stream stream = {};
+  constexpr int kGzipWindow = 15 + 16;  // largest window; + 16: gzip framing
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK) {
+    return fail(ErrorCode::kOutOfMemory, path + ": no memory to unpack");
+  }
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+
+  std::string unpacked;
+  int status = Z_OK;
+  while (status == Z_OK && static_cast<int64_t>(unpacked.size()) <= bytes_max) {
+    constexpr size_t kStepBytes = size_t{1} << 20;
+    unpacked.resize(unpacked.size() + kStepBytes);
+    stream.next_out = reinterpret_cast<Bytef*>(unpacked.data() + unpacked.size() - kStepBytes);
+    stream.avail_out = static_cast<uInt>(kStepBytes);
+    status = inflate(&stream, Z_NO_FLUSH);
+    unpacked.resize(unpacked.size() - stream.avail_out);
+  }
+  const std::string reason = stream.msg != nullptr ? stream.msg : "the file is truncated";
+  inflateEnd(&stream);
+  if (status == Z_STREAM_END) return unpacked;
+  if (status == Z_OK) {
+    return fail(ErrorCode::kCorrupt, fmt::format("{}: unpacks to more than {} bytes", path, bytes_max));
+  }
+  return fail(ErrorCode::kCorrupt, fmt::format("{}: not a whole gzip file: {}", path, reason));
+}
+
+Result<void> add_v4_tokens(VocabData& vocab, const std::string& json) {
+  const auto table = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!table.is_array()) return fail(ErrorCode::kCorrupt, "expected an array of added tokens");
+  for (const auto& entry : table) {
+    const auto field = [&](const char* name) {
+      const auto found = entry.find(name);
+      return entry.is_object() && found != entry.end() ? *found : nlohmann::json();
+    };
+    const auto id = field("id");
+    const auto content = field("content");
+    const auto type = field("gguf_token_type");
+    if (!id.is_number_unsigned() || !content.is_string() || !type.is_number_unsigned()) {
+      return fail(ErrorCode::kCorrupt,
+                  "expected objects with id, content and gguf_token_type, found " + entry.dump());
+    }
+    // The table is in the order of ids, so each is known already or the next one.
+    const size_t at = id.get<size_t>();
+    if (at > vocab.tokens.size()) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("id {} follows {} tokens", at, vocab.tokens.size()));
+    }
+    if (at == vocab.tokens.size()) {
+      vocab.tokens.emplace_back();
+      vocab.token_types.emplace_back();
+    }
+    vocab.tokens[at] = content.get<std::string>();
+    vocab.token_types[at] = type.get<int32_t>();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<VocabData> load_v4_vocab(const std::string& dir) {
+  const std::string base_path = dir + "/deepseek_v3_tokenizer.json.gz";
+  const std::string added_path = dir + "/v4_added_tokens.json.gz";
+  DS4_TRY(const std::string base_json, gunzip_file(base_path, kUnpackedBytesMax));
+  DS4_TRY(const std::string added_json, gunzip_file(added_path, kUnpackedBytesMax));
+  auto vocab = vocab_from_hf_json(base_json);
+  if (!vocab) return fail_within(base_path, std::move(vocab.error()));
+  if (auto added = add_v4_tokens(*vocab, added_json); !added) {
+    return fail_within(added_path, std::move(added.error()));
+  }
+  const VocabFingerprints found = fingerprints(*vocab);
+  if (found.tokens != kV4TokensSha256 || found.merges != kV4MergesSha256) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{}: not DeepSeek-V4's vocabulary: tokens {} (expected {}), merges {} "
+                            "(expected {})",
+                            dir, found.tokens, kV4TokensSha256, found.merges, kV4MergesSha256));
+  }
+  return vocab;
+}
+
+}  // namespace ds4
