@@ -176,7 +176,20 @@ with_retry "packages of $suite" "$suite" fetch_packages
 
 stage=$tmp/prefix
 mkdir -p "$stage/usr"
-for deb in "${debs[@]}"; do dpkg -x "$deps/debs/$deb" "$stage" || fail "cannot unpack .deps/debs/$deb"; done
+manifest=()
+# Files of a package keep its old dates, which a build tool takes for "nothing new". What the last prefix did
+# not have gets today's date, so that exactly its users are built again.
+place() {  # place ENTRY FOLDER: moves an unpacked tree into the stage
+  manifest+=("$1")
+  grep -qxF "$1" "$prefix/MANIFEST" 2> /dev/null || find "$2" -type f -exec touch {} +
+  cp -a "$2/." "$stage/"
+}
+for deb in "${debs[@]}"; do
+  mkdir "$tmp/one"
+  dpkg -x "$deps/debs/$deb" "$tmp/one" || fail "cannot unpack .deps/debs/$deb"
+  place "$deb" "$tmp/one"
+  rm -rf "$tmp/one"
+done
 # Links to shared libraries that are not here would be found first; manuals are of no use.
 find "$stage" -name '*.so' -delete
 rm -rf "$stage/usr/share/doc" "$stage/usr/share/man" "$stage/usr/share/lintian" "$stage"/usr/lib/*/libpcre2-{16,32,posix}.a
@@ -227,12 +240,12 @@ build_source() {
 
 for name in "${sources[@]}"; do
   build_source "$name"
-  cp -a "$built/." "$stage/"
+  place "$(basename "$built")" "$built"
 done
 
 # --- into place ----------------------------------------------------------------------------------------------
 
-{ printf '%s\n' "${debs[@]}"; for name in "${sources[@]}"; do echo "source $name ($source_suite)"; done; } > "$stage/MANIFEST"
+printf '%s\n' "${manifest[@]}" > "$stage/MANIFEST"
 stamp_key > "$stage/.stamp"
 if [ -e "$prefix" ]; then mv "$prefix" "$tmp/old"; fi
 mv "$stage" "$prefix"

@@ -1,0 +1,64 @@
+# A thin front for the CMake presets (CMakePresets.json). `make` alone lists the targets.
+#   PROMPT  what `make run` asks        JOBS  build jobs, default: one a core        PRESET  what `make build` builds
+
+PROMPT ?= Who are you?
+JOBS   ?= $(shell nproc)
+PRESET ?= release
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL:
+.PHONY: help run test ci build deps nano bench format format-check clean
+export PROMPT
+
+release  := build/release
+nano     := $(release)/nano.gguf
+quantize := $(release)/bin/ds4-quantize
+sources  := git ls-files '*.h' '*.cpp' '*.cu' '*.cuh'
+
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+deps: ## fetch what the build needs into .deps (nothing is installed but a missing compiler or CMake)
+	@scripts/deps.sh
+
+# Configures only when something it depends on is newer; the build itself sees changed CMake files.
+build: deps ## configure and build; PRESET=release|debug|asan|tsan
+	@done=build/$(PRESET)/.configured; \
+	if [ ! -f $$done ] || [ CMakePresets.json -nt $$done ] || [ .deps/prefix/.stamp -nt $$done ]; then \
+	  generator="Unix Makefiles"; \
+	  if PATH="$$PWD/.deps/prefix/usr/bin:$$PATH" command -v ninja > /dev/null; then generator=Ninja; fi; \
+	  cmake --preset $(PRESET) -G "$$generator"; \
+	  touch $$done; \
+	fi; \
+	cmake --build build/$(PRESET) -j $(JOBS)
+
+nano: build ## convert models/nano to a GGUF in the build folder, if that is not done yet
+	@newer=$$(find models/nano $(quantize) -newer $(nano) 2>/dev/null || true); \
+	if [ ! -f $(nano) ] || [ -n "$$newer" ]; then \
+	  $(quantize) --hf models/nano --out $(nano).part --recipe exact; \
+	  mv $(nano).part $(nano); \
+	fi
+
+run: nano ## set up, build, convert the nano model and answer PROMPT="Who are you?"
+	@$(release)/bin/ds4 -m $(nano) --temp 0 --nothink -p "$$PROMPT"
+
+test: nano ## set up, build and run the test suite
+	@ctest --preset release
+
+ci: ## everything that is checked before a change lands: test, longer tests, sanitizers, format
+	@scripts/ci.sh
+
+bench: build ## run the benchmarks
+	@shopt -s nullglob; programs=($(release)/bin/*_bench); \
+	if [ $${#programs[@]} = 0 ]; then echo "no benchmark program in $(release)/bin" >&2; exit 1; fi; \
+	for program in "$${programs[@]}"; do echo "== $$program"; $$program; done
+
+format: ## rewrite the sources with clang-format
+	@$$(scripts/tool.sh clang-format-19) -i $$($(sources))
+
+format-check: ## say which sources clang-format would rewrite
+	@$$(scripts/tool.sh clang-format-19) --dry-run --Werror $$($(sources))
+
+clean: ## remove the build folder (the downloads in .deps stay)
+	rm -rf build
