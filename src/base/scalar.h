@@ -16,17 +16,15 @@ namespace ds4 {
 
 // --- binary16 -----------------------------------------------------------------------------------
 
-// Exact.
+// Exact. Selects instead of branches, so that a loop over weights vectorises.
 DS4_HOST_DEVICE inline float f16_to_f32(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
-  const uint32_t exponent = (h >> 10) & 0x1fu;
-  const uint32_t mantissa = h & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  const uint32_t magnitude = h & 0x7fffu;
+  const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f;
+  const uint32_t normal = (magnitude << 13) + (112u << 23);
+  const uint32_t finite = magnitude < 0x400u ? std::bit_cast<uint32_t>(subnormal) : normal;
+  const uint32_t rebias = magnitude >= 0x7c00u ? 112u << 23 : 0u;  // infinity and NaN
+  return std::bit_cast<float>(sign | (finite + rebias));
 }
 
 // Nearest, ties to even; subnormals kept, overflow to infinity, NaN to a quiet NaN.
