@@ -158,7 +158,8 @@ Result<TensorInfo> check_tensor(RawTensor& raw, std::span<const std::byte> data,
     return corrupt(file, fmt::format("tensor {}: {} of shape [{}] does not take {} bytes", raw.name,
                                      type->name, fmt::join(*raw.shape, ", "), end - begin));
   }
-  TensorInfo info{std::move(raw.name), type->type, {}, data.subspan(begin, end - begin)};
+  TensorInfo info{std::move(raw.name), type->type, {}, data.data() + begin,
+                  static_cast<int64_t>(end - begin)};
   for (const uint64_t dim : *raw.shape) info.shape.push_back(static_cast<int64_t>(dim));
   return info;
 }
@@ -166,13 +167,13 @@ Result<TensorInfo> check_tensor(RawTensor& raw, std::span<const std::byte> data,
 Result<void> no_overlap(const std::vector<TensorInfo>& tensors, std::string_view file) {
   std::vector<const TensorInfo*> order;
   for (const TensorInfo& t : tensors) {
-    if (!t.data.empty()) order.push_back(&t);
+    if (t.bytes > 0) order.push_back(&t);
   }
   std::sort(order.begin(), order.end(), [](const TensorInfo* a, const TensorInfo* b) {
-    return a->data.data() < b->data.data();
+    return a->data < b->data;
   });
   for (size_t i = 1; i < order.size(); ++i) {
-    if (order[i - 1]->data.data() + order[i - 1]->data.size() > order[i]->data.data()) {
+    if (order[i - 1]->data + order[i - 1]->bytes > order[i]->data) {
       return corrupt(file, fmt::format("tensor {} overlaps tensor {}", order[i - 1]->name,
                                        order[i]->name));
     }

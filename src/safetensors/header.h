@@ -28,8 +28,10 @@ struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;
   std::vector<int64_t> shape;  // outermost first; empty for a single value
-  std::span<const std::byte> data;
+  const std::byte* data = nullptr;  // at any address: the header before it has any length
+  int64_t bytes = 0;
 
+  int64_t n_elements() const { return bytes / element_bytes(type); }
   // "[256, 4096]"
   std::string shape_text() const;
 };
