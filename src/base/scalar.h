@@ -16,15 +16,17 @@ namespace ds4 {
 
 // --- binary16 -----------------------------------------------------------------------------------
 
-// Exact. Selects instead of branches, so that a loop over weights vectorises.
+// Exact. Masks instead of branches, so that a loop over weights vectorises.
 DS4_HOST_DEVICE inline float f16_to_f32(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
-  const uint32_t magnitude = h & 0x7fffu;
-  const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f;
-  const uint32_t normal = (magnitude << 13) + (112u << 23);
-  const uint32_t finite = magnitude < 0x400u ? std::bit_cast<uint32_t>(subnormal) : normal;
-  const uint32_t rebias = magnitude >= 0x7c00u ? 112u << 23 : 0u;  // infinity and NaN
-  return std::bit_cast<float>(sign | (finite + rebias));
+  const int32_t magnitude = h & 0x7fff;
+  const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;
+  const uint32_t normal = (static_cast<uint32_t>(magnitude) << 13) + (112u << 23);
+  const uint32_t is_subnormal = static_cast<uint32_t>(-static_cast<int32_t>(magnitude < 0x400));
+  const uint32_t is_special = static_cast<uint32_t>(-static_cast<int32_t>(magnitude >= 0x7c00));
+  const uint32_t finite =
+      (std::bit_cast<uint32_t>(subnormal) & is_subnormal) | (normal & ~is_subnormal);
+  return std::bit_cast<float>(sign | (finite + (is_special & 112u << 23)));  // infinity and NaN
 }
 
 // Nearest, ties to even; subnormals kept, overflow to infinity, NaN to a quiet NaN.
@@ -115,11 +117,13 @@ DS4_HOST_DEVICE inline uint8_t f32_to_e4m3(float value) {
 inline constexpr float kE2m1Magnitude[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
 
 DS4_HOST_DEVICE inline float e2m1_to_f32(uint8_t code) {
+  // From the bits, so that device code needs no table and host loops vectorise: codes 2..7 are the
+  // exponent and mantissa fields of 1.m * 2^(e-1); 1 is 2^-1 without its mantissa bit; 0 is zero.
   const uint32_t c = code & 7u;
-  // Magnitude from the bits, so that device code needs no table: 0, .5 and normals 1.m * 2^(e-1).
-  const float magnitude = c < 2 ? 0.5f * static_cast<float>(c)
-                                : std::bit_cast<float>(((c >> 1) + 126u) << 23 | (c & 1u) << 22);
-  return (code & 8u) != 0 ? -magnitude : magnitude;
+  const uint32_t is_one = static_cast<uint32_t>(-static_cast<int32_t>(c == 1u));
+  const uint32_t is_some = static_cast<uint32_t>(-static_cast<int32_t>(c != 0u));
+  const uint32_t magnitude = ((c << 22) + (126u << 23) - (is_one & 1u << 22)) & is_some;
+  return std::bit_cast<float>(magnitude | static_cast<uint32_t>(code & 8u) << 28);
 }
 
 // Nearest, ties to the even code; |value| above 6 gives 6.

@@ -83,12 +83,12 @@ Result<void> check_values(const float* src, int64_t n, DType type) {
 Result<void> check_importance(const float* importance, int64_t n, DType type) {
   if (importance == nullptr) {
     if (!needs_importance(type)) return {};
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} needs an importance vector of {} values, found none",
-                            dtype_name(type), n));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} needs an importance vector of {} values, found none", dtype_name(type), n));
   }
-  const auto* bad = std::find_if(importance, importance + n,
-                                 [](float v) { return !(v >= 0) || std::isinf(v); });
+  const auto* bad =
+      std::find_if(importance, importance + n, [](float v) { return !(v >= 0) || std::isinf(v); });
   if (bad == importance + n) return {};
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("importance must be finite and not negative, found {} at column {}", *bad,
@@ -102,8 +102,9 @@ Result<void> check_encode(DType type, const float* src, const float* importance,
   }
   const int64_t block = dtype_info(type).block_elems;
   if (n < 0 || n % block != 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} rows are a multiple of {} values, found {}", dtype_name(type), block, n));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} rows are a multiple of {} values, found {}", dtype_name(type), block, n));
   }
   if (!is_plain(type)) DS4_TRY_VOID(check_values(src, n, type));
   if (uses_importance(type)) DS4_TRY_VOID(check_importance(importance, n, type));
@@ -128,34 +129,58 @@ void decode_row(DType type, const void* src, float* dst, int64_t n) {
     case DType::kF32:
       if (n > 0) std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
       return;
-    case DType::kF16: return decode_halves<f16_to_f32>(src, dst, n);
-    case DType::kBF16: return decode_halves<bf16_to_f32>(src, dst, n);
-    case DType::kQ8_0: return decode_blocks<BlockQ8_0, kQ8_0Elems>(src, dst, n);
-    case DType::kQ4_K: return decode_blocks<BlockQ4K, kQ4KElems>(src, dst, n);
-    case DType::kQ2_K: return decode_blocks<BlockQ2K, kQ2KElems>(src, dst, n);
-    case DType::kIQ2_XXS: return decode_blocks<BlockIq2Xxs, kIq2XxsElems>(src, dst, n);
-    case DType::kMXFP4: return decode_blocks<BlockMxfp4, kMxfp4Elems>(src, dst, n);
+    case DType::kF16:
+      return decode_halves<f16_to_f32>(src, dst, n);
+    case DType::kBF16:
+      return decode_halves<bf16_to_f32>(src, dst, n);
+    case DType::kQ8_0:
+      return decode_blocks<BlockQ8_0, kQ8_0Elems>(src, dst, n);
+    case DType::kQ4_K:
+      return decode_blocks<BlockQ4K, kQ4KElems>(src, dst, n);
+    case DType::kQ2_K:
+      return decode_blocks<BlockQ2K, kQ2KElems>(src, dst, n);
+    case DType::kIQ2_XXS:
+      return decode_blocks<BlockIq2Xxs, kIq2XxsElems>(src, dst, n);
+    case DType::kMXFP4:
+      return decode_blocks<BlockMxfp4, kMxfp4Elems>(src, dst, n);
     case DType::kI32:
-    case DType::kI64: break;
+    case DType::kI64:
+      break;
   }
   check_failed("a floating type", __FILE__, __LINE__, "decode_row");
 }
 
-Result<void> encode_row(DType type, const float* src, const float* importance, void* dst, int64_t n) {
+Result<void> encode_row(DType type, const float* src, const float* importance, void* dst,
+                        int64_t n) {
   DS4_TRY_VOID(check_encode(type, src, importance, n));
   switch (type) {
     case DType::kF32:
       if (n > 0) std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
       break;
-    case DType::kF16: encode_halves<f32_to_f16>(src, dst, n); break;
-    case DType::kBF16: encode_halves<f32_to_bf16>(src, dst, n); break;
-    case DType::kQ8_0: encode_blocks<BlockQ8_0, kQ8_0Elems>(src, dst, n); break;
-    case DType::kQ4_K: encode_blocks<BlockQ4K, kQ4KElems>(src, importance, dst, n); break;
-    case DType::kQ2_K: encode_blocks<BlockQ2K, kQ2KElems>(src, importance, dst, n); break;
-    case DType::kIQ2_XXS: encode_blocks<BlockIq2Xxs, kIq2XxsElems>(src, importance, dst, n); break;
-    case DType::kMXFP4: encode_blocks<BlockMxfp4, kMxfp4Elems>(src, dst, n); break;
+    case DType::kF16:
+      encode_halves<f32_to_f16>(src, dst, n);
+      break;
+    case DType::kBF16:
+      encode_halves<f32_to_bf16>(src, dst, n);
+      break;
+    case DType::kQ8_0:
+      encode_blocks<BlockQ8_0, kQ8_0Elems>(src, dst, n);
+      break;
+    case DType::kQ4_K:
+      encode_blocks<BlockQ4K, kQ4KElems>(src, importance, dst, n);
+      break;
+    case DType::kQ2_K:
+      encode_blocks<BlockQ2K, kQ2KElems>(src, importance, dst, n);
+      break;
+    case DType::kIQ2_XXS:
+      encode_blocks<BlockIq2Xxs, kIq2XxsElems>(src, importance, dst, n);
+      break;
+    case DType::kMXFP4:
+      encode_blocks<BlockMxfp4, kMxfp4Elems>(src, dst, n);
+      break;
     case DType::kI32:
-    case DType::kI64: check_failed("an encodable type", __FILE__, __LINE__, "encode_row");
+    case DType::kI64:
+      check_failed("an encodable type", __FILE__, __LINE__, "encode_row");
   }
   return {};
 }

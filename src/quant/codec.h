@@ -11,18 +11,19 @@ namespace ds4 {
 
 // Decodes n values of a row into dst [n]. n is a multiple of the type's block size and `type` is a
 // floating type (both checked: loaders have already refused other files). `src` holds
-// row_bytes(type, n) bytes; F32, F16 and BF16 may start at any byte, Q8_0, Q4_K, Q2_K and IQ2_XXS at an
-// even one, which a GGUF row always does. Exact for the format: no value is rounded beyond its
-// definition. An MXFP4 block with a NaN scale decodes to NaN.
+// row_bytes(type, n) bytes; F32, F16 and BF16 may start at any byte, Q8_0, Q4_K, Q2_K and IQ2_XXS
+// at an even one, which a GGUF row always does. Exact for the format: no value is rounded beyond
+// its definition. An MXFP4 block with a NaN scale decodes to NaN.
 void decode_row(DType type, const void* src, float* dst, int64_t n);
 
 // Encodes src [n] into row_bytes(type, n) bytes at dst, byte for byte what docs/formats/quant.md
-// defines. `importance` [n] is nullptr or the weights of the squared errors; F32, F16, BF16, Q8_0 and
-// MXFP4 ignore it. Alignment as in decode_row.
-// Errors, with nothing written: kInvalidArgument for a type that cannot be encoded, a ragged n, a
-// missing importance (needs_importance) or one that is negative or not finite; kNonFinite when a
-// block format is given a NaN or an infinity. F32, F16 and BF16 keep those.
-Result<void> encode_row(DType type, const float* src, const float* importance, void* dst, int64_t n);
+// defines. `importance` [n] is nullptr or the weights of the squared errors; F32, F16, BF16, Q8_0
+// and MXFP4 ignore it. Alignment as in decode_row. Errors, with nothing written: kInvalidArgument
+// for a type that cannot be encoded, a ragged n, a missing importance (needs_importance) or one
+// that is negative or not finite; kNonFinite when a block format is given a NaN or an infinity.
+// F32, F16 and BF16 keep those.
+Result<void> encode_row(DType type, const float* src, const float* importance, void* dst,
+                        int64_t n);
 
 // True for IQ2_XXS, whose search has no meaning without weights.
 bool needs_importance(DType type);

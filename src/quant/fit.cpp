@@ -136,8 +136,9 @@ AffineFit fit_affine(int n, const float* x, const float* w, const AffineSearch& 
   for (int t = 0; t <= search.n_steps; ++t) {
     // `lo` is the adopted one: once a trial wins, later trials start from its minimum, while `hi`
     // stays. The reference search does the same, and files depend on it.
-    const float k = (search.start + search.step * static_cast<float>(t) +
-                     static_cast<float>(search.code_max)) / (hi - lo);
+    const float k =
+        (search.start + search.step * static_cast<float>(t) + static_cast<float>(search.code_max)) /
+        (hi - lo);
     uint8_t trial[kFitElemsMax];
     affine_codes(n, x, k, lo, search.code_max, trial);
     float trial_scale = 0;

@@ -1,11 +1,11 @@
 #pragma once
 // The two weighted least-squares searches behind Q4_K, Q2_K and IQ2_XXS.
 //
-// Both are defined down to the order of float operations (f32, no fused multiply-add): another order
-// gives equally good files whose bytes differ, and the known-answer tests would no longer hold.
-// Products of three factors associate to the left, (w*x)*q; a squared error is formed first in
-// fit_affine, w*(e*e), and last in fit_positive, (w*e)*e. Thread-safe: no state.
-// Source: the k-quants search of the ggml project, described in docs/formats/quant.md.
+// Both are defined down to the order of float operations (f32, no fused multiply-add): another
+// order gives equally good files whose bytes differ, and the known-answer tests would no longer
+// hold. Products of three factors associate to the left, (w*x)*q; a squared error is formed first
+// in fit_affine, w*(e*e), and last in fit_positive, (w*e)*e. Thread-safe: no state. Source: the
+// k-quants search of the ggml project, described in docs/formats/quant.md.
 #include <cstdint>
 
 namespace ds4 {
@@ -32,9 +32,9 @@ struct AffineSearch {
 AffineFit fit_affine(int n, const float* x, const float* w, const AffineSearch& search,
                      uint8_t* codes);
 
-// Fits x ~ scale * code for mostly non-negative x; returns the scale (0 when nothing exceeds 1e-15).
-// Writes codes [n] in 0..code_max; a negative value may get a negative level, which is stored modulo
-// 256 (only IQ2_XXS sends such values, and it uses the scale alone).
+// Fits x ~ scale * code for mostly non-negative x; returns the scale (0 when nothing exceeds
+// 1e-15). Writes codes [n] in 0..code_max; a negative value may get a negative level, which is
+// stored modulo 256 (only IQ2_XXS sends such values, and it uses the scale alone).
 float fit_positive(int n, int code_max, const float* x, const float* w, uint8_t* codes);
 
 }  // namespace ds4

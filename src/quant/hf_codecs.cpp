@@ -15,8 +15,9 @@ namespace {
 constexpr uint8_t kNanScale = 255;
 
 tl::unexpected<Error> nan_scale(int64_t row, int64_t col) {
-  return fail(ErrorCode::kCorrupt,
-              fmt::format("row {} column {}: expected a finite E8M0 scale, found 0xff (NaN)", row, col));
+  return fail(
+      ErrorCode::kCorrupt,
+      fmt::format("row {} column {}: expected a finite E8M0 scale, found 0xff (NaN)", row, col));
 }
 
 // True when every value is finite; infinities come from a scale too large for f32.
@@ -27,7 +28,8 @@ bool all_finite(const float* x, int64_t n) {
 }
 
 // Explains the first value of a decoded stretch that is not finite.
-tl::unexpected<Error> not_finite(const float* x, int64_t n, int64_t row, int64_t col, uint8_t scale) {
+tl::unexpected<Error> not_finite(const float* x, int64_t n, int64_t row, int64_t col,
+                                 uint8_t scale) {
   const float* bad = std::find_if(x, x + n, [](float v) { return !std::isfinite(v); });
   const int64_t where = col + (bad - x);
   if (std::isnan(*bad)) {
@@ -100,9 +102,8 @@ Result<void> hf_row_to_bf16(const HfFp8Matrix& m, int64_t row, uint16_t* dst) {
   const auto bad = std::find_if(values.begin(), values.end(), [](float v) {
     return (std::bit_cast<uint32_t>(v) & 0xffffu) != 0;
   });
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("row {} column {}: {:g} has no exact bf16 form", row,
-                          bad - values.begin(), *bad));
+  return fail(ErrorCode::kUnsupported, fmt::format("row {} column {}: {:g} has no exact bf16 form",
+                                                   row, bad - values.begin(), *bad));
 }
 
 Result<void> hf_row_to_mxfp4(const HfFp4Matrix& m, int64_t row, BlockMxfp4* dst) {

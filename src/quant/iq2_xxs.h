@@ -35,21 +35,21 @@ static_assert(sizeof(BlockIq2Xxs) == 66);
 
 namespace iq2_xxs {
 
-// Codebook entries are listed by how many candidates lie between them. Candidates are all vectors of
-// eight digits 0..2 with an even number of 1s, ascending by sum digit_i << 2i; there are 3281. The
-// choice itself was made by hand in the ggml project and has no closed form.
+// Codebook entries are listed by how many candidates lie between them. Candidates are all vectors
+// of eight digits 0..2 with an even number of 1s, ascending by sum digit_i << 2i; there are 3281.
+// The choice itself was made by hand in the ggml project and has no closed form.
 inline constexpr uint8_t kGridGaps[kIq2XxsGridSize] = {
-    0,  1,  1,  1,  1,  1,  1,  3,  1,  2,  1,  1,  1,  3,  3,  2,  1,  3,  1,  3,  6,  4,
-    1,  3,  2,  7,  15, 6,  6,  1,  9,  18, 13, 1,  3,  5,  1,  3,  1,  2,  6,  5,  1,  3,
-    6,  3,  1,  2,  6,  7,  10, 1,  5,  12, 1,  9,  15, 9,  3,  2,  1,  3,  6,  2,  1,  3,
-    1,  11, 12, 12, 28, 5,  35, 1,  3,  5,  4,  9,  6,  3,  2,  7,  3,  6,  9,  4,  5,  24,
-    5,  25, 3,  6,  2,  6,  10, 21, 16, 17, 7,  34, 1,  3,  9,  14, 13, 2,  34, 23, 22, 1,
-    3,  11, 8,  4,  1,  25, 4,  24, 1,  40, 1,  3,  9,  7,  20, 14, 10, 48, 12, 6,  24, 63,
-    26, 1,  3,  3,  2,  1,  3,  3,  4,  2,  5,  1,  3,  9,  9,  14, 4,  2,  12, 4,  12, 4,
-    5,  15, 3,  6,  18, 8,  11, 5,  30, 41, 1,  3,  9,  2,  25, 21, 2,  5,  28, 16, 9,  3,
-    2,  3,  1,  18, 3,  12, 13, 23, 35, 40, 1,  12, 37, 19, 21, 5,  3,  16, 30, 30, 39, 3,
-    9,  12, 15, 20, 28, 15, 18, 2,  43, 1,  23, 67, 107, 1, 3,  10, 14, 14, 6,  6,  32, 36,
-    1,  3,  2,  7,  9,  18, 16, 17, 11, 10, 9,  19, 41, 44, 37, 3,  6,  3,  23, 11, 20, 29,
+    0,  1,  1,  1,  1,  1,  1,  3,  1,  2,  1,  1,  1,   3,  3,  2,  1,  3,  1,  3,  6,  4,
+    1,  3,  2,  7,  15, 6,  6,  1,  9,  18, 13, 1,  3,   5,  1,  3,  1,  2,  6,  5,  1,  3,
+    6,  3,  1,  2,  6,  7,  10, 1,  5,  12, 1,  9,  15,  9,  3,  2,  1,  3,  6,  2,  1,  3,
+    1,  11, 12, 12, 28, 5,  35, 1,  3,  5,  4,  9,  6,   3,  2,  7,  3,  6,  9,  4,  5,  24,
+    5,  25, 3,  6,  2,  6,  10, 21, 16, 17, 7,  34, 1,   3,  9,  14, 13, 2,  34, 23, 22, 1,
+    3,  11, 8,  4,  1,  25, 4,  24, 1,  40, 1,  3,  9,   7,  20, 14, 10, 48, 12, 6,  24, 63,
+    26, 1,  3,  3,  2,  1,  3,  3,  4,  2,  5,  1,  3,   9,  9,  14, 4,  2,  12, 4,  12, 4,
+    5,  15, 3,  6,  18, 8,  11, 5,  30, 41, 1,  3,  9,   2,  25, 21, 2,  5,  28, 16, 9,  3,
+    2,  3,  1,  18, 3,  12, 13, 23, 35, 40, 1,  12, 37,  19, 21, 5,  3,  16, 30, 30, 39, 3,
+    9,  12, 15, 20, 28, 15, 18, 2,  43, 1,  23, 67, 107, 1,  3,  10, 14, 14, 6,  6,  32, 36,
+    1,  3,  2,  7,  9,  18, 16, 17, 11, 10, 9,  19, 41,  44, 37, 3,  6,  3,  23, 11, 20, 29,
     25, 10, 5,  44, 90, 22, 73, 17, 11, 15, 37, 48, 132, 24};
 
 // Eight base-3 digits of `index`, lowest first, each in two bits.
@@ -114,9 +114,7 @@ struct Iq2XxsGroup {
   uint32_t b = 0;
 
   DS4_HOST_DEVICE uint32_t grid_index(int octet) const { return a >> (8 * octet) & 255u; }
-  DS4_HOST_DEVICE uint32_t signs(int octet) const {
-    return iq2_xxs_signs(b >> (7 * octet) & 127u);
-  }
+  DS4_HOST_DEVICE uint32_t signs(int octet) const { return iq2_xxs_signs(b >> (7 * octet) & 127u); }
   DS4_HOST_DEVICE uint32_t scale() const { return b >> 28; }
 };
 
@@ -152,7 +150,7 @@ inline void decode_block(const BlockIq2Xxs& block, float* dst) {
   decode_block(block, iq2_xxs::kGrid.data(), dst);
 }
 
-// Sum over groups of (2k+1) * (signed level . activation); at most 8 * 31 * 32 * 43 * 128, under 2^26.
+// Sum over groups of (2k+1) * (signed level . activation): at most 8 * 31 * 32 * 43 * 128 < 2^26.
 DS4_HOST_DEVICE inline int32_t dot_sum(const BlockIq2Xxs& w, const uint64_t* grid,
                                        const BlockQ8K& a) {
   int32_t total = 0;
@@ -182,8 +180,8 @@ inline float dot_block(const BlockIq2Xxs& w, const BlockQ8K& a) {
   return dot_block(w, iq2_xxs::kGrid.data(), a);
 }
 
-// One block from 256 finite values; `importance` [256] is required, none of it negative. Thread-safe;
-// the first call builds the neighbour lists of the codebook (some ten milliseconds).
+// One block from 256 finite values; `importance` [256] is required, none of it negative.
+// Thread-safe; the first call builds the neighbour lists of the codebook (some ten milliseconds).
 void encode_block(const float* x, const float* importance, BlockIq2Xxs* block);
 
 }  // namespace ds4

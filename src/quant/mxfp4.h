@@ -1,14 +1,14 @@
 #pragma once
-// MXFP4: 32 values in 17 bytes (4.25 bits), the OCP microscaling form of FP4: the routed experts of the
-// official checkpoint fit it without loss.
+// MXFP4: 32 values in 17 bytes (4.25 bits), the OCP microscaling form of FP4: the routed experts of
+// the official checkpoint fit it without loss.
 //
 //   byte 0      1                                             17
 //        | e    | low nibble: value j, high nibble: value j+16 |    value = E2M1(code) * 2^(e-127)
 //        | E8M0 | for j = 0..15                                |
 //
-// The official files hold values 2j and 2j+1 in one byte instead: see hf_codecs.h for the repacking.
-// e = 255 stands for NaN; every value of such a block decodes to NaN, and the converter refuses it.
-// Source: OCP Microscaling Formats v1.0; nibble order of the ggml project's MXFP4 type.
+// The official files hold values 2j and 2j+1 in one byte instead: see hf_codecs.h for the
+// repacking. e = 255 stands for NaN; every value of such a block decodes to NaN, and the converter
+// refuses it. Source: OCP Microscaling Formats v1.0; nibble order of the ggml project's MXFP4 type.
 #include <cstdint>
 
 #include "base/scalar.h"
@@ -55,8 +55,8 @@ DS4_HOST_DEVICE inline float dot_block(const BlockMxfp4& w, const BlockA8& a) {
   return e8m0_to_f32(w.e) * 0.5f * a.d * static_cast<float>(dot_sum(w, a));
 }
 
-// One block from 32 finite values: exponent of the peak minus 2, then the nearest code (the first of
-// two equally near ones). The official checkpoint needs no encoder; this serves float sources.
+// One block from 32 finite values: exponent of the peak minus 2, then the nearest code (the first
+// of two equally near ones). The official checkpoint needs no encoder; this serves float sources.
 void encode_block(const float* x, BlockMxfp4* block);
 
 }  // namespace ds4

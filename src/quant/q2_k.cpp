@@ -103,8 +103,7 @@ void encode_block(const float* x, const float* importance, BlockQ2K* block) {
   for (int h = 0; h < 2; ++h) {
     for (int l = 0; l < 32; ++l) {
       const uint8_t* q = p.codes + 128 * h + l;
-      block->codes[32 * h + l] =
-          static_cast<uint8_t>(q[0] | q[32] << 2 | q[64] << 4 | q[96] << 6);
+      block->codes[32 * h + l] = static_cast<uint8_t>(q[0] | q[32] << 2 | q[64] << 4 | q[96] << 6);
     }
   }
 }

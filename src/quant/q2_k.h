@@ -1,6 +1,6 @@
 #pragma once
-// Q2_K: 256 values in 84 bytes (2.625 bits); sixteen sub-blocks of 16, each with a 4-bit scale and a
-// 4-bit minimum that is subtracted. The form of the routed experts' down projections.
+// Q2_K: 256 values in 84 bytes (2.625 bits); sixteen sub-blocks of 16, each with a 4-bit scale and
+// a 4-bit minimum that is subtracted. The form of the routed experts' down projections.
 //
 //   byte 0                 16                                                  80     82     84
 //        | sc[0..15]       | codes: half h byte l holds 4 values, 2 bits each  | d    | dmin |

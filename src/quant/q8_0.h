@@ -1,5 +1,6 @@
 #pragma once
-// Q8_0: 32 values in 34 bytes (8.5 bits), for attention projections, the shared expert and the head.
+// Q8_0: 32 values in 34 bytes (8.5 bits), for attention projections, the shared expert and the
+// head.
 //
 //   byte 0      2                                 34
 //        | d    | q[0] q[1] ...             q[31] |       value i = F(d) * q[i]

@@ -8,6 +8,17 @@
 namespace ds4 {
 namespace {
 
+// q[i] = rne(x[i] * k) clamped to int8. With a sane k no product leaves +-127.1, so the loop that
+// nearly every block takes needs no compare; blocks of subnormals, NaN or infinity take the other.
+template <int kElems>
+void round_codes(const float* x, float k, int8_t* q) {
+  if (std::fabs(k) < 0x1p120f) {
+    for (int i = 0; i < kElems; ++i) q[i] = static_cast<int8_t>(round_even_small(x[i] * k));
+  } else {
+    for (int i = 0; i < kElems; ++i) q[i] = static_cast<int8_t>(round_even(x[i] * k, -128, 127));
+  }
+}
+
 // The first value whose magnitude equals `peak`; NaN when the peak is NaN.
 float first_peak(const float* x, float peak) {
   for (int i = 0; i < kQ8KElems; ++i) {
@@ -22,9 +33,7 @@ void encode_block(const float* x, BlockA8* block) {
   const float d = abs_max(x, kA8Elems) / 127.0f;
   const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
   block->d = d;
-  for (int i = 0; i < kA8Elems; ++i) {
-    block->q[i] = static_cast<int8_t>(round_even(x[i] * inverse, -128, 127));
-  }
+  round_codes<kA8Elems>(x, inverse, block->q);
 }
 
 void encode_block(const float* x, BlockQ8K* block) {
@@ -35,9 +44,7 @@ void encode_block(const float* x, BlockQ8K* block) {
   }
   const float k = -127.0f / first_peak(x, peak);
   block->d = 1.0f / k;
-  for (int i = 0; i < kQ8KElems; ++i) {
-    block->q[i] = static_cast<int8_t>(round_even(k * x[i], -128, 127));
-  }
+  round_codes<kQ8KElems>(x, k, block->q);
   for (int j = 0; j < kQ8KElems / 16; ++j) {
     int sum = 0;
     for (int i = 0; i < 16; ++i) sum += block->q[16 * j + i];

@@ -1,6 +1,7 @@
 #pragma once
 // The two int8 forms of an activation row. Weights are multiplied with integers: an A8 block meets
-// Q8_0 and MXFP4 weights, a Q8_K record meets the 256-value formats. Neither is ever written to disk.
+// Q8_0 and MXFP4 weights, a Q8_K record meets the 256-value formats. Neither is ever written to
+// disk.
 //
 //   A8, 32 values                     Q8_K, 256 values
 //   +------+------------------+       +------+--------------------+----------------------+
@@ -11,11 +12,12 @@
 //
 // A8:   d = max|x| / 127,  q = rne(x * (1/d)).
 // Q8_K: d = 1 / (-127 / v), v the first value of largest magnitude, so the peak always becomes -127
-//       and d has the sign opposite to v. The group sums serve the subtracted minimum of Q4_K and Q2_K.
+//       and d has the sign opposite to v. The group sums serve the subtracted minimum of Q4_K and
+//       Q2_K.
 //
-// A NaN or an infinity in a block makes its dot products NaN (d is NaN or infinite): a broken row must
-// reach the logits check, not vanish in a code.
-// Source: the Q8_K record of the ggml project; byte map in docs/formats/quant.md.
+// A NaN or an infinity in a block makes its dot products NaN (d is NaN or infinite): a broken row
+// must reach the logits check, not vanish in a code. Source: the Q8_K record of the ggml project;
+// byte map in docs/formats/quant.md.
 #include <cstdint>
 
 #include "base/scalar.h"

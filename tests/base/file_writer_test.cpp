@@ -98,8 +98,8 @@ TEST(FileWriter, DisjointRangesAreWrittenFromSeveralThreads) {
   }
 }
 
-// A file-size limit stands in for a full disk where mounting is not allowed: the write is cut short,
-// then refused. The error must name the file, and the final name must not appear.
+// A file-size limit stands in for a full disk where mounting is not allowed: the write is cut
+// short, then refused. The error must name the file, and the final name must not appear.
 TEST(FileWriter, AWriteThatDoesNotFitIsAnErrorAndLeavesNothing) {
   const TempFolder folder;
   struct rlimit before = {};

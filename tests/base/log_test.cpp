@@ -46,7 +46,8 @@ TEST_F(Log, LinesFromThreadsStayWhole) {
     std::vector<std::jthread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([t] {
-        for (int i = 0; i < 50; ++i) log::warn("test", "<{}>", std::string(100, static_cast<char>('a' + t)));
+        for (int i = 0; i < 50; ++i)
+          log::warn("test", "<{}>", std::string(100, static_cast<char>('a' + t)));
       });
     }
   }

@@ -1,5 +1,5 @@
-// The small formats over all their codes, and the roundings into them against a search for the nearest
-// code that uses no bit tricks.
+// The small formats over all their codes, and the roundings into them against a search for the
+// nearest code that uses no bit tricks.
 #include "base/scalar.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ double small_float(uint32_t code, int exponent_bits, int mantissa_bits, int bias
   return negative ? -magnitude : magnitude;
 }
 
-// Values between two neighbouring positive codes: the ends, the middle, and one float to each side of
-// the middle. Nearest wins, the middle goes to the even code.
+// Values between two neighbouring positive codes: the ends, the middle, and one float to each side
+// of the middle. Nearest wins, the middle goes to the even code.
 template <typename Decode, typename Encode>
 void expect_nearest_even(uint32_t last_code, uint32_t sign_bit, Decode decode, Encode encode) {
   for (uint32_t code = 0; code < last_code; ++code) {

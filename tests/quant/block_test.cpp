@@ -1,5 +1,5 @@
-// Encoders and decoders against the known answers, byte for byte and bit for bit, and on the rows that
-// known answers do not hold: zeros, constants, extremes.
+// Encoders and decoders against the known answers, byte for byte and bit for bit, and on the rows
+// that known answers do not hold: zeros, constants, extremes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,8 +30,8 @@ std::vector<float> decode(DType type, const std::vector<uint8_t>& bytes, int64_t
   return x;
 }
 
-// The bytes two independent implementations agreed on; any change in an encoder's order of operations
-// shows here first.
+// The bytes two independent implementations agreed on; any change in an encoder's order of
+// operations shows here first.
 TEST(BlockKnownAnswers, EncodersAgreeByteForByteAndDecodersBitForBit) {
   int n_checked = 0;
   for (const auto& c : known_answers("block_kat.jsonl")) {
@@ -66,8 +66,8 @@ TEST(Blocks, ZeroRowsDecodeToZero) {
   }
 }
 
-// Values whose block range is subnormal make the inverse scale infinite; codes must stay defined (this
-// runs under the undefined-behaviour sanitizer) and the result finite.
+// Values whose block range is subnormal make the inverse scale infinite; codes must stay defined
+// (this runs under the undefined-behaviour sanitizer) and the result finite.
 TEST(Blocks, ExtremeMagnitudesStayFinite) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -113,9 +113,9 @@ TEST(Blocks, ErrorsMatchTheBitsSpent) {
   std::vector<float> x(64 * 256);
   for (float& v : x) v = 0.02f * normal(random);
   const std::vector<float> ones(x.size(), 1.0f);
-  for (const Case& c : {Case{DType::kQ8_0, 0.0065}, Case{DType::kQ4_K, 0.08},
-                        Case{DType::kMXFP4, 0.13}, Case{DType::kQ2_K, 0.34},
-                        Case{DType::kIQ2_XXS, 0.44}}) {
+  for (const Case& c :
+       {Case{DType::kQ8_0, 0.0065}, Case{DType::kQ4_K, 0.08}, Case{DType::kMXFP4, 0.13},
+        Case{DType::kQ2_K, 0.34}, Case{DType::kIQ2_XXS, 0.44}}) {
     const auto y = decode(c.type, encode(c.type, x, ones.data()), static_cast<int64_t>(x.size()));
     double error = 0;
     double norm = 0;
@@ -163,7 +163,8 @@ TEST(FitAffine, RecoversAnExactLine) {
   for (int i = 0; i < 32; ++i) EXPECT_EQ(codes[i], i % 16);
 }
 
-// A constant sub-block has no range: positive ones keep a line through zero, negative ones a minimum.
+// A constant sub-block has no range: positive ones keep a line through zero, negative ones a
+// minimum.
 TEST(FitAffine, HandlesConstants) {
   const float w[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   uint8_t codes[16];

@@ -67,8 +67,8 @@ TEST(EncodeRow, RefusesWhatHasNoMeaningAndWritesNothing) {
     x[3] = c.value;
     u[5] = c.importance;
     std::vector<uint8_t> out(2048, 0xcd);
-    const auto done =
-        encode_row(c.type, x.data(), c.importance == -kInfinity ? nullptr : u.data(), out.data(), c.n);
+    const auto done = encode_row(c.type, x.data(), c.importance == -kInfinity ? nullptr : u.data(),
+                                 out.data(), c.n);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code, c.code);
     EXPECT_NE(done.error().message.find(c.says), std::string::npos) << done.error().message;
@@ -76,7 +76,8 @@ TEST(EncodeRow, RefusesWhatHasNoMeaningAndWritesNothing) {
   }
 }
 
-// Plain types keep NaN and infinity, and work from odd addresses (a checkpoint's tensors may lie there).
+// Plain types keep NaN and infinity, and work from odd addresses (a checkpoint's tensors may lie
+// there).
 TEST(Codec, PlainTypesRoundTripFromOddAddresses) {
   const float x[5] = {1.0f, -0.0f, kInfinity, 1.0f / 3.0f, 65504.0f};
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {

@@ -1,5 +1,5 @@
-// Activation forms and integer dot products against the known answers, and against plain float sums of
-// the decoded values.
+// Activation forms and integer dot products against the known answers, and against plain float sums
+// of the decoded values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,9 @@ namespace ds4 {
 namespace {
 
 // The known dot products are printed with nine digits, which pins a float32.
-float printed(const nlohmann::ordered_json& value) { return static_cast<float>(value.get<double>()); }
+float printed(const nlohmann::ordered_json& value) {
+  return static_cast<float>(value.get<double>());
+}
 
 // The block of `type` in a case of block_kat.jsonl.
 template <typename Block>
@@ -91,7 +93,8 @@ TEST(DotKnownAnswers, IntegerSumsAndResultsAgreeBitForBit) {
   }
 }
 
-// The integer form computes the dot product of the two decoded vectors; only float rounding differs.
+// The integer form computes the dot product of the two decoded vectors; only float rounding
+// differs.
 template <typename Weight, typename Activation>
 void expect_dot_of_decoded(const Weight& w, const Activation& a, int n) {
   std::vector<float> wx(static_cast<size_t>(n));
@@ -185,6 +188,24 @@ TEST(Q8K, ZeroRowsHaveZeroScales) {
   EXPECT_EQ(hex_from_bytes(&a8, sizeof(a8)), std::string(2 * sizeof(a8), '0'));
 }
 
+// Subnormal rows make the inverse scale infinite: codes stay defined, and what is decoded stays
+// small.
+TEST(Activations, SubnormalRowsStayFinite) {
+  for (const float tiny : {1e-45f, 1e-40f, 1e-38f, 1e-37f}) {
+    float x[256];
+    for (int i = 0; i < 256; ++i) x[i] = static_cast<float>(i % 7 - 3) * tiny;
+    BlockA8 a8;
+    BlockQ8K a;
+    encode_block(x, &a8);
+    encode_block(x, &a);
+    float y[256];
+    decode_block(a8, y);
+    for (int i = 0; i < 32; ++i) EXPECT_LE(std::fabs(y[i]), 4 * tiny);
+    decode_block(a, y);
+    for (int i = 0; i < 256; ++i) EXPECT_LE(std::fabs(y[i]), 4 * tiny);
+  }
+}
+
 // A broken activation must stay visible: integer codes alone would turn NaN into a number.
 TEST(Activations, NonFiniteValuesMakeTheDotProductNaN) {
   std::vector<float> w(256, 0.5f);
@@ -192,9 +213,9 @@ TEST(Activations, NonFiniteValuesMakeTheDotProductNaN) {
   encode_block(w.data(), &q8_0);
   BlockQ4K q4_k;
   encode_block(w.data(), nullptr, &q4_k);
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                          std::numeric_limits<float>::infinity(),
-                          -std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
     float x[256] = {1.0f, 2.0f};
     x[7] = bad;
     BlockA8 a8;

@@ -78,8 +78,8 @@ TEST(Iq2XxsSigns, ParityIsEven) {
   }
 }
 
-// An odd number of minus signs costs one wrong sign, on the value whose weighted square is smallest;
-// every other sign must survive.
+// An odd number of minus signs costs one wrong sign, on the value whose weighted square is
+// smallest; every other sign must survive.
 TEST(Iq2XxsEncode, FlipsOnlyTheCheapestSign) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

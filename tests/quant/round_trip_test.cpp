@@ -1,5 +1,5 @@
-// The roundings that belong to the network: golden numbers computed elsewhere in double precision, the
-// rules at ties and scale edges, and the algebra of the Hadamard transform.
+// The roundings that belong to the network: golden numbers computed elsewhere in double precision,
+// the rules at ties and scale edges, and the algebra of the Hadamard transform.
 #include "quant/round_trip.h"
 
 #include <gtest/gtest.h>
@@ -77,17 +77,18 @@ TEST(IndexerRoundTrip, GoldenRow) {
   EXPECT_EQ(sum(x), 5.5625);
 }
 
-// A peak of exactly 448 * 2^k keeps the scale 2^k; one ulp more needs the next scale only when the f32
-// product with 1/448 says so, and the reference's product is what counts.
+// A peak of exactly 448 * 2^k keeps the scale 2^k and the next float takes 2^(k+1): f32's 1/448 and
+// 1/6 lie above the true ones, so no peak exceeds the largest code and the definition's clamp never
+// acts.
 TEST(ScaleExponent, PeakOnTheBoundaryKeepsTheSmallerScale) {
   for (int k = -20; k <= 100; ++k) {
     EXPECT_EQ(fp8_scale_exponent(std::ldexp(448.0f, k)), k);
-    EXPECT_EQ(fp8_scale_exponent(std::ldexp(448.01f, k)), k + 1);
+    EXPECT_EQ(fp8_scale_exponent(std::ldexp(std::nextafter(448.0f, 500.0f), k)), k + 1);
     EXPECT_EQ(fp8_scale_exponent(std::ldexp(224.01f, k)), k);
   }
   for (int k = -120; k <= 120; ++k) {
     EXPECT_EQ(fp4_scale_exponent(std::ldexp(6.0f, k)), k);
-    EXPECT_EQ(fp4_scale_exponent(std::ldexp(6.001f, k)), k + 1);
+    EXPECT_EQ(fp4_scale_exponent(std::ldexp(std::nextafter(6.0f, 7.0f), k)), k + 1);
     EXPECT_EQ(fp4_scale_exponent(std::ldexp(3.001f, k)), k);
   }
 }
@@ -107,6 +108,43 @@ TEST(ScaleExponent, SmallBlocksShareAFloor) {
   EXPECT_EQ(fp8_scale_exponent(1e-4f), -22);
   EXPECT_EQ(fp4_scale_exponent(0.0f), -126);
   EXPECT_EQ(fp4_scale_exponent(1e-45f), -126);
+}
+
+// The branch-free rounding inside must be encoding and decoding a code, bit for bit and with the
+// sign of zero: over random values of every size, all codes, and the middles between codes with
+// their neighbours.
+TEST(RoundTrips, AreEncodingAndDecodingOfCodes) {
+  std::vector<float> values;
+  for (int c = 0; c < 126; ++c) {
+    const float low = e4m3_to_f32(static_cast<uint8_t>(c));
+    const float middle = 0.5f * (low + e4m3_to_f32(static_cast<uint8_t>(c + 1)));
+    for (const float v :
+         {low, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 500.0f)}) {
+      values.push_back(v);
+      values.push_back(-v);
+    }
+  }
+  for (const float v : random_values(4096, 1.0f, 31))
+    values.push_back(std::fmod(v * v * v, 448.0f));
+  for (size_t begin = 0; begin + 63 <= values.size(); begin += 63) {
+    float fp8[64];
+    float fp4[64];
+    std::copy_n(values.begin() + static_cast<int64_t>(begin), 63, fp8);
+    fp8[63] = 448.0f;  // makes the scale 1
+    for (int i = 0; i < 64; ++i) fp4[i] = i % 32 == 31 ? 6.0f : std::fmod(fp8[i], 6.0f);
+    float expected8[64];
+    float expected4[64];
+    for (int i = 0; i < 64; ++i) {
+      expected8[i] = e4m3_to_f32(f32_to_e4m3(fp8[i]));
+      expected4[i] = e2m1_to_f32(f32_to_e2m1(fp4[i]));
+    }
+    fp8_round_trip(fp8, 64);
+    fp4_round_trip(fp4, 64);
+    for (int i = 0; i < 64; ++i) {
+      ASSERT_EQ(std::bit_cast<uint32_t>(fp8[i]), std::bit_cast<uint32_t>(expected8[i])) << fp8[i];
+      ASSERT_EQ(std::bit_cast<uint32_t>(fp4[i]), std::bit_cast<uint32_t>(expected4[i])) << fp4[i];
+    }
+  }
 }
 
 // A block under the floor is rounded to multiples of 2^-22 * 2^-9.
@@ -203,8 +241,8 @@ TEST(RoundTrips, NonFiniteBlocksBecomeNaN) {
   }
 }
 
-// Floats near the top reach the largest scale exponents without overflowing on the way. (Above the last
-// value of the narrow format, rounding up to 2^128 would be right, and infinite.)
+// Floats near the top reach the largest scale exponents without overflowing on the way. (Above the
+// last value of the narrow format, rounding up to 2^128 would be right, and infinite.)
 TEST(RoundTrips, LargeFloatsStayFinite) {
   std::vector<float> x(64, 0x1.7p127f);
   fp8_round_trip(x.data(), 64);

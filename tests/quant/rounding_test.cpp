@@ -15,8 +15,10 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 TEST(Rounding, AgreesWithTheLibraryAroundEveryHalf) {
   for (int i = -600; i <= 600; ++i) {
     const float half = 0.5f * static_cast<float>(i);
-    for (const float v : {half, std::nextafter(half, -kInfinity), std::nextafter(half, kInfinity)}) {
+    for (const float v :
+         {half, std::nextafter(half, -kInfinity), std::nextafter(half, kInfinity)}) {
       EXPECT_EQ(round_even(v, -1000, 1000), static_cast<int>(std::nearbyint(v))) << v;
+      EXPECT_EQ(round_even_small(v), static_cast<int>(std::nearbyint(v))) << v;
       EXPECT_EQ(round_away(v, -1000, 1000), static_cast<int>(std::round(v))) << v;
     }
   }
