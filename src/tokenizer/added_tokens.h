@@ -1,6 +1,6 @@
 #pragma once
-// Finds added tokens (control tokens and the like) spelled out in trusted text. The spellings are kept
-// sorted, and a match narrows a range of them byte by byte: a trie without the nodes.
+// Finds added tokens (control tokens and the like) spelled out in trusted text. The spellings are
+// kept sorted, and a match narrows a range of them byte by byte: a trie without the nodes.
 #include <cstdint>
 #include <optional>
 #include <string>

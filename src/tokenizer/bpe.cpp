@@ -57,8 +57,8 @@ void BpeEncoder::encode(std::vector<Token>& out) {
     const int32_t left = static_cast<int32_t>(heap_.back() & 0xFFFFFFFFu);
     heap_.pop_back();
 
-    // A candidate is stale when a merge has changed one of its symbols since. A rank names one pair,
-    // so an equal rank means that the pair is still there.
+    // A candidate is stale when a merge has changed one of its symbols since. A rank names one
+    // pair, so an equal rank means that the pair is still there.
     if (symbols_[left] == kGone || next_[left] == n) continue;
     const int32_t right = next_[left];
     const Merge* merge = merges_.find(symbols_[left], symbols_[right]);

@@ -1,10 +1,10 @@
 #pragma once
-// Byte-pair encoding of one pre-tokenizer piece: merge the adjacent pair of lowest rank, leftmost on
-// ties, until no pair is in the table.
+// Byte-pair encoding of one pre-tokenizer piece: merge the adjacent pair of lowest rank, leftmost
+// on ties, until no pair is in the table.
 //
-// A piece may be megabytes long (letters without a space), so the obvious rescan after each merge is
-// quadratic and a denial of service. Here the symbols form a linked list inside a flat array and the
-// candidate pairs a heap ordered by (rank, position): O(n log n), no recursion.
+// A piece may be megabytes long (letters without a space), so the obvious rescan after each merge
+// is quadratic and a denial of service. Here the symbols form a linked list inside a flat array and
+// the candidate pairs a heap ordered by (rank, position): O(n log n), no recursion.
 #include <cstdint>
 #include <vector>
 
@@ -17,8 +17,8 @@ struct Merge {
   Token product = -1;  // id of the joined token
 };
 
-// (left id, right id) -> Merge: open addressing in one flat array, at most half full, never resized.
-// Const access is thread-safe.
+// (left id, right id) -> Merge: open addressing in one flat array, at most half full, never
+// resized. Const access is thread-safe.
 class MergeTable {
  public:
   MergeTable() = default;
@@ -60,7 +60,8 @@ class BpeEncoder {
  public:
   explicit BpeEncoder(const MergeTable& merges) : merges_(merges) {}
 
-  // The symbols of the next piece, one per byte; the caller fills it before encode(). Fewer than 2^31.
+  // The symbols of the next piece, one per byte; the caller fills it before encode(). Fewer than
+  // 2^31.
   std::vector<Token>& symbols() { return symbols_; }
 
   // Appends the tokens of symbols() to `out`; symbols() is left in an unspecified state.

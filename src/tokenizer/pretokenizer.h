@@ -1,7 +1,7 @@
 #pragma once
-// Splits text into the pieces that BPE works on. Three passes, each of which cuts every piece of the
-// pass before it into matches and the stretches between matches; a pass sees only its own piece, so its
-// look-ahead takes the piece's end for the end of the text:
+// Splits text into the pieces that BPE works on. Three passes, each of which cuts every piece of
+// the pass before it into matches and the stretches between matches; a pass sees only its own
+// piece, so its look-ahead takes the piece's end for the end of the text:
 //
 //   1  numbers       groups of at most three, from the left
 //   2  CJK           runs of common Han, Hiragana and Katakana
@@ -27,8 +27,8 @@ class PreTokenizer {
   // Compiles the three patterns. Errors: kUnsupported when the PCRE2 library lacks UTF support.
   static Result<PreTokenizer> create();
 
-  // Calls piece(std::string_view) for each piece, left to right; together they are `text`, which must
-  // be valid UTF-8. Pieces point into `text`.
+  // Calls piece(std::string_view) for each piece, left to right; together they are `text`, which
+  // must be valid UTF-8. Pieces point into `text`.
   template <typename Piece>
   void for_each_piece(std::string_view text, Piece&& piece) const {
     const MatchData scratch = make_match_data();

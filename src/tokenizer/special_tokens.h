@@ -1,7 +1,7 @@
 #pragma once
-// Control tokens of DeepSeek-V4 by their spelling. Ids differ between vocabularies (Flash and Pro have
-// 129,280 entries, Nano 4,096), so nothing in this project knows an id: everyone looks spellings up.
-// The bar is U+FF5C and the low block U+2581.
+// Control tokens of DeepSeek-V4 by their spelling. Ids differ between vocabularies (Flash and Pro
+// have 129,280 entries, Nano 4,096), so nothing in this project knows an id: everyone looks
+// spellings up. The bar is U+FF5C and the low block U+2581.
 #include <array>
 #include <optional>
 #include <string_view>
@@ -34,8 +34,9 @@ struct SpecialTokens {
   std::optional<Token> pad;
   std::optional<Token> latest_reminder;
 
-  // True for EOS and for the three tokens that cannot follow inside an answer (BOS, user, assistant):
-  // a damaged or badly quantized model that samples one of them has left its turn all the same.
+  // True for EOS and for the three tokens that cannot follow inside an answer (BOS, user,
+  // assistant): a damaged or badly quantized model that samples one of them has left its turn all
+  // the same.
   bool ends_turn(Token token) const {
     return token == eos || token == bos || token == user || token == assistant;
   }

@@ -75,7 +75,8 @@ void TokenizerBuilder::add_merges(const std::vector<std::string>& merges) {
     std::optional<Token> left, right, product;
     if (gap != std::string_view::npos) {
       left = made_.find(merge.substr(0, gap));
-      right = made_.find(merge.substr(gap + 1));  // with a second space in it, no token has this name
+      right =
+          made_.find(merge.substr(gap + 1));  // with a second space in it, no token has this name
       product = made_.find(std::string(merge.substr(0, gap)).append(merge.substr(gap + 1)));
     }
     if (!left || !right || !product ||
@@ -87,8 +88,8 @@ void TokenizerBuilder::add_merges(const std::vector<std::string>& merges) {
   }
 }
 
-// An added token is one whose type says so, or one that no merge can reach: files of other exporters
-// are not always right about types.
+// An added token is one whose type says so, or one that no merge can reach: files of other
+// exporters are not always right about types.
 void TokenizerBuilder::find_added_tokens(const std::vector<int32_t>& types) {
   const size_t n = made_.spellings_.size();
   made_.bytes_.resize(n);
@@ -163,10 +164,10 @@ Result<Tokenizer> Tokenizer::create(VocabData vocab) {
   return TokenizerBuilder().build(std::move(vocab));
 }
 
-// Encodes runs of ordinary text into one list of tokens. Words repeat, so the tokens of a short piece
-// are copied from where the same piece was last encoded: a table of positions in the output, which
-// needs no lock because it lives for one call, and no bound because it never grows. Its slots are
-// overwritten, so text made to collide costs a repeated merge and nothing else.
+// Encodes runs of ordinary text into one list of tokens. Words repeat, so the tokens of a short
+// piece are copied from where the same piece was last encoded: a table of positions in the output,
+// which needs no lock because it lives for one call, and no bound because it never grows. Its slots
+// are overwritten, so text made to collide costs a repeated merge and nothing else.
 class Tokenizer::TextEncoder {
  public:
   TextEncoder(const Tokenizer& tokenizer, int64_t text_bytes)
@@ -177,8 +178,8 @@ class Tokenizer::TextEncoder {
   void add_text(std::string_view text) {
     DS4_CHECK(static_cast<int64_t>(text.size()) <= kTextBytesMax);
     const auto repaired = utf8_repair(text);
-    tokenizer_.pretokenizer_.for_each_piece(
-        repaired ? *repaired : text, [this](std::string_view piece) { add_piece(piece); });
+    tokenizer_.pretokenizer_.for_each_piece(repaired ? *repaired : text,
+                                            [this](std::string_view piece) { add_piece(piece); });
   }
 
   void add_token(Token token) { tokens_.push_back(token); }

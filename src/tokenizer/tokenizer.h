@@ -1,13 +1,15 @@
 #pragma once
-// Text to token ids and back, for any vocabulary of the DeepSeek-V4 family (129,280 entries, or Nano's
-// 4,096): byte-level BPE after DeepSeek's pre-tokenizer.
+// Text to token ids and back, for any vocabulary of the DeepSeek-V4 family (129,280 entries, or
+// Nano's 4,096): byte-level BPE after DeepSeek's pre-tokenizer.
 //
-// Text comes in two trusts. What a user, a tool, a file or a page wrote is *content*: it never becomes
-// a control token, whatever it spells. What the chat template wrote is *scaffold*: the added tokens
-// spelled in it become ids. encode_segments() takes a prompt with both and is what serves requests.
+// Text comes in two trusts. What a user, a tool, a file or a page wrote is *content*: it never
+// becomes a control token, whatever it spells. What the chat template wrote is *scaffold*: the
+// added tokens spelled in it become ids. encode_segments() takes a prompt with both and is what
+// serves requests.
 //
 // Constant after construction; const access is thread-safe. BOS is the renderer's business: nothing
-// here adds it. Text is at most kTextBytesMax bytes per call (checked; requests are bounded earlier).
+// here adds it. Text is at most kTextBytesMax bytes per call (checked; requests are bounded
+// earlier).
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -40,7 +42,9 @@ struct Segment {
   std::string text;  // the others
 
   static Segment control(Token id) { return {SegmentKind::kToken, id, {}}; }
-  static Segment scaffold(std::string text) { return {SegmentKind::kScaffold, -1, std::move(text)}; }
+  static Segment scaffold(std::string text) {
+    return {SegmentKind::kScaffold, -1, std::move(text)};
+  }
   static Segment content(std::string text) { return {SegmentKind::kContent, -1, std::move(text)}; }
 
   bool operator==(const Segment&) const = default;
@@ -51,7 +55,8 @@ class Tokenizer {
   static constexpr int64_t kTextBytesMax = int64_t{1} << 30;
 
   // Errors: kCorrupt with everything that is wrong in one message: array sizes, duplicated tokens,
-  // bytes without a token, merges of unknown tokens, and all required special tokens that are missing.
+  // bytes without a token, merges of unknown tokens, and all required special tokens that are
+  // missing.
   static Result<Tokenizer> create(VocabData vocab);
 
   // Text mode: `text` is content. Each maximal invalid UTF-8 subsequence counts as U+FFFD.

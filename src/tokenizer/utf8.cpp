@@ -5,8 +5,8 @@
 namespace ds4 {
 namespace {
 
-// What may follow a lead byte. The second byte has its own range: it is what rules out overlong forms,
-// surrogates and values above U+10FFFF.
+// What may follow a lead byte. The second byte has its own range: it is what rules out overlong
+// forms, surrogates and values above U+10FFFF.
 struct LeadByte {
   int n_bytes = 0;  // 0: cannot start a character
   uint8_t second_min = 0x80;

@@ -1,7 +1,7 @@
 #pragma once
-// UTF-8 as this project treats it at its borders: text that enters is made valid, bytes that leave are
-// cut only between characters. Both follow one rule: each maximal invalid subsequence (a lead byte and
-// the valid continuation bytes after it, or a single stray byte) becomes one U+FFFD.
+// UTF-8 as this project treats it at its borders: text that enters is made valid, bytes that leave
+// are cut only between characters. Both follow one rule: each maximal invalid subsequence (a lead
+// byte and the valid continuation bytes after it, or a single stray byte) becomes one U+FFFD.
 //
 // Source: The Unicode Standard, section 3.9, table 3-7 and "substitution of maximal subparts".
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Utf8Step {
 // Looks at the character that starts at `pos`, which must be inside `text`.
 Utf8Step utf8_step(std::string_view text, int64_t pos);
 
-// `text` with U+FFFD for each maximal invalid subsequence, or nothing when it is valid as it is (the
-// common case, which then costs no copy).
+// `text` with U+FFFD for each maximal invalid subsequence, or nothing when it is valid as it is
+// (the common case, which then costs no copy).
 std::optional<std::string> utf8_repair(std::string_view text);
 
 // Turns token bytes into text that never ends inside a character. Keeps at most 3 bytes back.

@@ -44,7 +44,8 @@ Result<std::string> gunzip_file(const std::string& path, int64_t bytes_max) {
   inflateEnd(&stream);
   if (status == Z_STREAM_END) return unpacked;
   if (status == Z_OK) {
-    return fail(ErrorCode::kCorrupt, fmt::format("{}: unpacks to more than {} bytes", path, bytes_max));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{}: unpacks to more than {} bytes", path, bytes_max));
   }
   return fail(ErrorCode::kCorrupt, fmt::format("{}: not a whole gzip file: {}", path, reason));
 }

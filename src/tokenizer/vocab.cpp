@@ -79,8 +79,8 @@ Result<void> place(VocabData& vocab, std::string_view where, const nlohmann::jso
     vocab.token_types.resize(at + 1, kTokenTypeNormal);
   }
   if (!vocab.tokens[at].empty() && vocab.tokens[at] != text) {
-    return fail(ErrorCode::kCorrupt, fmt::format("{}: id {} is both '{}' and '{}'", where, at,
-                                                 vocab.tokens[at], text));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{}: id {} is both '{}' and '{}'", where, at, vocab.tokens[at], text));
   }
   vocab.tokens[at] = text;
   vocab.token_types[at] = type;
@@ -96,9 +96,10 @@ Result<void> read_merges(VocabData& vocab, const nlohmann::json& merges) {
                merge[1].is_string()) {
       vocab.merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
     } else {
-      return fail(ErrorCode::kCorrupt,
-                  fmt::format("model.merges[{}]: expected \"LEFT RIGHT\" or [LEFT, RIGHT], found {}",
-                              vocab.merges.size(), merge.type_name()));
+      return fail(
+          ErrorCode::kCorrupt,
+          fmt::format("model.merges[{}]: expected \"LEFT RIGHT\" or [LEFT, RIGHT], found {}",
+                      vocab.merges.size(), merge.type_name()));
     }
   }
   return {};
@@ -152,16 +153,17 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
 
 Result<VocabData> vocab_from_hf_json(std::string_view json) {
   if (static_cast<int64_t>(json.size()) > kJsonBytesMax) {
-    return fail(ErrorCode::kCorrupt, fmt::format("tokenizer JSON: expected at most {} bytes, found {}",
-                                                 kJsonBytesMax, json.size()));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("tokenizer JSON: expected at most {} bytes, found {}", kJsonBytesMax,
+                            json.size()));
   }
   // Not ordered_json: its objects find a key by walking all of them, quadratic for a vocabulary.
   const auto root = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("tokenizer JSON: expected an object, found {} ({} bytes)",
-                            root.is_discarded() ? "text that is not JSON" : root.type_name(),
-                            json.size()));
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("tokenizer JSON: expected an object, found {} ({} bytes)",
+                    root.is_discarded() ? "text that is not JSON" : root.type_name(), json.size()));
   }
   const auto model = root.find("model");
   if (model == root.end() || !model->is_object()) {
@@ -188,8 +190,8 @@ Result<VocabData> vocab_from_hf_json(std::string_view json) {
   if (added != root.end() && added->is_array()) DS4_TRY_VOID(read_added_tokens(vocab, *added));
   for (size_t id = 0; id < vocab.tokens.size(); ++id) {
     if (vocab.tokens[id].empty()) {
-      return fail(ErrorCode::kCorrupt, fmt::format("tokenizer JSON: {} ids, but none is {}",
-                                                   vocab.tokens.size(), id));
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("tokenizer JSON: {} ids, but none is {}", vocab.tokens.size(), id));
     }
   }
   return vocab;
@@ -210,11 +212,13 @@ Result<void> check_gguf_tokenizer(std::string_view model, std::string_view pre,
                 fmt::format("tokenizer.ggml.model: expected 'gpt2', found '{}'", model));
   }
   const bool known = pre == "joyai-llm" || pre == "deepseek-v3";
-  if (!known && found != VocabFingerprints{std::string(kV4TokensSha256), std::string(kV4MergesSha256)}) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("tokenizer.ggml.pre: expected 'joyai-llm' or 'deepseek-v3', found '{}', and "
-                            "the tokens are not DeepSeek-V4's",
-                            pre));
+  if (!known &&
+      found != VocabFingerprints{std::string(kV4TokensSha256), std::string(kV4MergesSha256)}) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("tokenizer.ggml.pre: expected 'joyai-llm' or 'deepseek-v3', found '{}', and "
+                    "the tokens are not DeepSeek-V4's",
+                    pre));
   }
   return {};
 }

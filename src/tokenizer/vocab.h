@@ -1,10 +1,10 @@
 #pragma once
-// What a vocabulary is before it becomes a Tokenizer: the three arrays of a GGUF file, which a Hugging
-// Face tokenizer.json can be turned into.
+// What a vocabulary is before it becomes a Tokenizer: the three arrays of a GGUF file, which a
+// Hugging Face tokenizer.json can be turned into.
 //
-// Base tokens are spelled in the printable alphabet of byte-level BPE: each byte has a stand-in code
-// point (bytes 33-126, 161-172 and 174-255 stand for themselves; the other 68, ascending, are U+0100,
-// U+0101, ...), so that space is spelled U+0120. Added tokens are spelled literally.
+// Base tokens are spelled in the printable alphabet of byte-level BPE: each byte has a stand-in
+// code point (bytes 33-126, 161-172 and 174-255 stand for themselves; the other 68, ascending, are
+// U+0100, U+0101, ...), so that space is spelled U+0120. Added tokens are spelled literally.
 //
 // Source: GGUF keys tokenizer.ggml.{tokens,merges,token_type}; Hugging Face "tokenizers" JSON.
 #include <cstdint>
@@ -29,7 +29,8 @@ struct VocabData {
   std::vector<int32_t> token_types;  // by id
 };
 
-// SHA-256 in lower-case hex over, for each entry: u64le index, u64le byte length, the bytes as stored.
+// SHA-256 in lower-case hex over, for each entry: u64le index, u64le byte length, the bytes as
+// stored.
 struct VocabFingerprints {
   std::string tokens;
   std::string merges;

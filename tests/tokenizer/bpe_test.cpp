@@ -9,7 +9,8 @@
 namespace ds4 {
 namespace {
 
-// The definition, as slowly as it reads: find the lowest rank, leftmost on ties, merge, start again.
+// The definition, as slowly as it reads: find the lowest rank, leftmost on ties, merge, start
+// again.
 std::vector<Token> merge_by_rescan(const MergeTable& merges, std::vector<Token> symbols) {
   for (;;) {
     const Merge* best = nullptr;

@@ -36,8 +36,8 @@ TEST(PreTokenizer, GluesSpacesOnlyWhereTheFormatDoes) {
   EXPECT_EQ(split("don't"), (Pieces{"don", "'t"}));
 }
 
-// U+180E, U+200B and U+FEFF look blank but are format characters; U+0085 is white space. PCRE2's own \s
-// takes the first and would split the runs elsewhere.
+// U+180E, U+200B and U+FEFF look blank but are format characters; U+0085 is white space. PCRE2's
+// own \s takes the first and would split the runs elsewhere.
 TEST(PreTokenizer, WhiteSpaceIsTheUnicodeProperty) {
   EXPECT_EQ(split("1\u180E\u180E2"), (Pieces{"1", "\u180E\u180E", "2"}));
   EXPECT_EQ(split("\u180E\u3000\u3000x"), (Pieces{"\u180E", "\u3000", "\u3000x"}));
@@ -52,8 +52,7 @@ TEST(PreTokenizer, RunsOfMegabytesAreOnePiece) {
   for (const char c : {'a', '!', '\n', '\x01'}) {
     EXPECT_EQ(split(std::string(kRun, c)).size(), 1u) << int{c};
   }
-  EXPECT_EQ(split(std::string(kRun, ' ') + "x"),
-            (Pieces{std::string(kRun - 1, ' '), " x"}));
+  EXPECT_EQ(split(std::string(kRun, ' ') + "x"), (Pieces{std::string(kRun - 1, ' '), " x"}));
   EXPECT_EQ(split(std::string(kRun, '7')).size(), (kRun + 2) / 3);
   std::string alternating;
   for (size_t i = 0; i < kRun; ++i) alternating += " \n";

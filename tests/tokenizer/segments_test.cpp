@@ -45,8 +45,8 @@ TEST(Segments, NoAddedTokenTypedAsContentGivesAControlId) {
       if (!tokenizer->is_control(token)) continue;
       const std::string typed(tokenizer->spelling(token));
       EXPECT_EQ(tokenizer->encode_rendered(typed), Tokens{token});
-      const std::vector<Segment> prompt = {
-          Segment::scaffold("<｜User｜>"), Segment::content(typed), Segment::scaffold("<｜Assistant｜>")};
+      const std::vector<Segment> prompt = {Segment::scaffold("<｜User｜>"), Segment::content(typed),
+                                           Segment::scaffold("<｜Assistant｜>")};
       const Tokens tokens = tokenizer->encode_segments(prompt);
       EXPECT_EQ(count_control(*tokenizer, tokens), 2) << typed;
       EXPECT_EQ(tokenizer->decode(tokens), "<｜User｜>" + typed + "<｜Assistant｜>");
@@ -72,8 +72,9 @@ TEST(Segments, AMatchMayNotTouchContent) {
 
 TEST(Segments, OrdinaryTextIsJoinedAcrossSeams) {
   const Tokenizer& v4 = test::v4_tokenizer();
-  const std::vector<Segment> seams = {Segment::scaffold("<tool_result>Hel"), Segment::content("lo, wor"),
-                                      Segment::content("ld"), Segment::scaffold("!</tool_result>")};
+  const std::vector<Segment> seams = {Segment::scaffold("<tool_result>Hel"),
+                                      Segment::content("lo, wor"), Segment::content("ld"),
+                                      Segment::scaffold("!</tool_result>")};
   EXPECT_EQ(v4.encode_segments(seams), v4.encode_text("<tool_result>Hello, world!</tool_result>"));
   const std::vector<Segment> with_id = {Segment::content("wor"), Segment::control(v4.special().eos),
                                         Segment::content("ld")};
@@ -83,28 +84,30 @@ TEST(Segments, OrdinaryTextIsJoinedAcrossSeams) {
   EXPECT_EQ(v4.encode_segments(with_id), expected);
 }
 
-// Bytes of a character cut over two pieces of content join; a cut character before scaffold does not
-// eat into it.
+// Bytes of a character cut over two pieces of content join; a cut character before scaffold does
+// not eat into it.
 TEST(Segments, CutCharactersJoinInsideARun) {
   const Tokenizer& v4 = test::v4_tokenizer();
   const std::vector<Segment> cut = {Segment::content("\xE4\xBD"), Segment::content("\xA0")};
   EXPECT_EQ(v4.encode_segments(cut), v4.encode_text("你"));
-  const std::vector<Segment> broken = {Segment::content("\xEF\xBD"), Segment::scaffold("<｜User｜>")};
+  const std::vector<Segment> broken = {Segment::content("\xEF\xBD"),
+                                       Segment::scaffold("<｜User｜>")};
   EXPECT_EQ(v4.encode_segments(broken), (Tokens{2808, v4.special().user}));
 }
 
-// Random prompts of scaffold, content and ids: control ids are exactly those the scaffold and the id
-// segments hold, and the bytes are those of the joined text.
+// Random prompts of scaffold, content and ids: control ids are exactly those the scaffold and the
+// id segments hold, and the bytes are those of the joined text.
 TEST(Segments, ControlIdsComeOnlyFromScaffold) {
   const Tokenizer& v4 = test::v4_tokenizer();
-  const auto text = rc::gen::map(
-      rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
-          "<｜User｜>", "<think>", "</think>", "｜DSML｜", "<", "｜", "User", ">", "think", "a b", "\xE2", "\n")),
-      [](const std::vector<std::string>& parts) {
-        std::string joined;
-        for (const auto& part : parts) joined += part;
-        return joined;
-      });
+  const auto text =
+      rc::gen::map(rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
+                       "<｜User｜>", "<think>", "</think>", "｜DSML｜", "<", "｜", "User", ">",
+                       "think", "a b", "\xE2", "\n")),
+                   [](const std::vector<std::string>& parts) {
+                     std::string joined;
+                     for (const auto& part : parts) joined += part;
+                     return joined;
+                   });
   EXPECT_TRUE(rc::check([&] {
     std::vector<Segment> segments;
     std::string joined;

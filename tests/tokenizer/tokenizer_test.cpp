@@ -34,7 +34,8 @@ TEST(V4Encoding, EqualsTheReferenceInBothModes) {
     const std::string text = line.at("text");
     const Tokens ids = line.at("ids").get<Tokens>();
     EXPECT_EQ(v4.encode_text(text), ids) << text;
-    EXPECT_EQ(v4.encode_rendered(text), line.contains("ids_special") ? line["ids_special"].get<Tokens>() : ids)
+    EXPECT_EQ(v4.encode_rendered(text),
+              line.contains("ids_special") ? line["ids_special"].get<Tokens>() : ids)
         << text;
     EXPECT_EQ(v4.decode(ids), text);
     ++n_by_category[line.at("cat")];
@@ -87,14 +88,15 @@ TEST(V4Encoding, PromptLengthsEqualTheHostedApi) {
   const std::pair<const char*, size_t> kCounts[] = {
       {"Rispondi in italiano con una frase: chi era Ada Lovelace?", 21},
       {"Answer with only the number: 2048 divided by 128 is", 18},
-      {"Complete the C statement with the next exact token only:\nreturn snprintf(buf, sizeof(buf), "
+      {"Complete the C statement with the next exact token only:\nreturn snprintf(buf, "
+       "sizeof(buf), "
        "\"%d\", value",
        27},
   };
   for (const auto& [text, n] : kCounts) {
-    const std::vector<Segment> prompt = {
-        Segment::scaffold("<｜begin▁of▁sentence｜><｜User｜>"), Segment::content(text),
-        Segment::scaffold("<｜Assistant｜></think>")};
+    const std::vector<Segment> prompt = {Segment::scaffold("<｜begin▁of▁sentence｜><｜User｜>"),
+                                         Segment::content(text),
+                                         Segment::scaffold("<｜Assistant｜></think>")};
     EXPECT_EQ(v4.encode_segments(prompt).size(), n) << text;
   }
 }
@@ -117,12 +119,14 @@ TEST_P(BothVocabs, EveryTokenHasBytesAndEveryByteAToken) {
 }
 
 // BC-10's property: 100,000 random byte strings, decoded again to the same text (invalid bytes as
-// U+FFFD), without an added token. Short alphabets make the random bytes meet merges and characters.
+// U+FFFD), without an added token. Short alphabets make the random bytes meet merges and
+// characters.
 TEST(V4Encoding, RandomBytesRoundTrip) {
   const Tokenizer& v4 = test::v4_tokenizer();
   std::mt19937 random(42);
-  const std::string_view kParts[] = {"a", " ", "\n", "é", "中", "7", "<", "｜", "\xF0\x9F\x98\x80", "\xE2",
-                                     "\x80", "\0", "’", "ing"};
+  const std::string_view kParts[] = {
+      "a",    " ",    "\n", "é", "中", "7", "<", "｜", "\xF0\x9F\x98\x80",
+      "\xE2", "\x80", "\0", "’", "ing"};
   for (int i = 0; i < 100'000; ++i) {
     std::string text;
     const int n = static_cast<int>(random() % 24);
@@ -152,7 +156,8 @@ TEST_P(BothVocabs, NulBytesAreOrdinaryText) {
   EXPECT_EQ(tokenizer().decode(tokenizer().encode_text(text)), text);
 }
 
-// The tokens of a repeated piece are copied from its first occurrence; the copy must not change them.
+// The tokens of a repeated piece are copied from its first occurrence; the copy must not change
+// them.
 TEST_P(BothVocabs, RepeatedWordsEncodeAsTheFirst) {
   const std::string word = " lanterns,";
   const Tokens once = tokenizer().encode_text(word);
@@ -173,9 +178,10 @@ TEST_P(BothVocabs, MegabytesWithoutABreakComplete) {
     for (int i = 0; i < 350'000; ++i) text += "的";
     return text;
   }();
-  for (const std::string& text : {letters, cjk, std::string(1 << 20, 'a'), std::string(1 << 20, ' '),
-                                  std::string(1 << 20, '\n'), std::string(1 << 20, '!'),
-                                  std::string(1 << 20, '\0'), std::string(1 << 20, '\x80')}) {
+  for (const std::string& text :
+       {letters, cjk, std::string(1 << 20, 'a'), std::string(1 << 20, ' '),
+        std::string(1 << 20, '\n'), std::string(1 << 20, '!'), std::string(1 << 20, '\0'),
+        std::string(1 << 20, '\x80')}) {
     const std::string expected = utf8_repair(text).value_or(text);
     EXPECT_EQ(tokenizer().decode(tokenizer().encode_text(text)), expected);
   }

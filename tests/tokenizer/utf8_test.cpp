@@ -10,7 +10,9 @@ namespace {
 
 const std::string kBad(kReplacementChar);
 
-std::string repaired(std::string_view text) { return utf8_repair(text).value_or(std::string(text)); }
+std::string repaired(std::string_view text) {
+  return utf8_repair(text).value_or(std::string(text));
+}
 
 TEST(Utf8Repair, LeavesValidTextAlone) {
   for (const char* text : {"", "abc", "é", "\xE2\x80\x94", "\xF0\x9F\x98\x80", "\xED\x9F\xBF",
@@ -49,8 +51,8 @@ TEST(Utf8Stream, CharactersSplitOverTokensComeOutWhole) {
 TEST(Utf8Stream, AnyChunkingOfAnyBytesGivesTheRepairedText) {
   EXPECT_TRUE(rc::check([](const std::string& tail) {
     // Plain random bytes hardly ever hold a character of several bytes, so some are mixed in.
-    const auto parts = *rc::gen::container<std::vector<std::string>>(
-        rc::gen::element<std::string>("é", "\xE2\x80", "\xF0\x9F\x98\x80", "\xF0\x9F", "\x80", "a"));
+    const auto parts = *rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
+        "é", "\xE2\x80", "\xF0\x9F\x98\x80", "\xF0\x9F", "\x80", "a"));
     std::string bytes;
     for (const auto& part : parts) bytes += part;
     bytes += tail;

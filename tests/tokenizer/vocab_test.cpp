@@ -133,7 +133,8 @@ TEST(HfJson, RejectsDamagedFilesWithAReason) {
   EXPECT_THAT(message(R"({"model":{"vocab":{}}})"), HasSubstr("'merges'"));
   EXPECT_THAT(message(R"({"model":{"vocab":{"a":-1},"merges":[]}})"), HasSubstr("-1"));
   EXPECT_THAT(message(R"({"model":{"vocab":{"a":1e99},"merges":[]}})"), HasSubstr("1e+99"));
-  EXPECT_THAT(message(R"({"model":{"vocab":{"a":4000000000},"merges":[]}})"), HasSubstr("4000000000"));
+  EXPECT_THAT(message(R"({"model":{"vocab":{"a":4000000000},"merges":[]}})"),
+              HasSubstr("4000000000"));
   EXPECT_THAT(message(R"({"model":{"vocab":{"a":2},"merges":[]}})"), HasSubstr("none is 0"));
   EXPECT_THAT(message(R"({"model":{"vocab":{"a":0,"b":0},"merges":[]}})"), HasSubstr("both"));
   EXPECT_THAT(message(R"({"model":{"vocab":{"":0},"merges":[]}})"), HasSubstr("no spelling"));
@@ -148,10 +149,12 @@ TEST(LoadVocab, NamesTheFileAtFault) {
   EXPECT_THAT(load_v4_vocab("/nonexistent").error().message, HasSubstr("/nonexistent/deepseek_v3"));
 
   const std::string dir = testing::TempDir();
-  std::ifstream whole(DS4_SOURCE_DIR "/models/vocab/deepseek_v3_tokenizer.json.gz", std::ios::binary);
+  std::ifstream whole(DS4_SOURCE_DIR "/models/vocab/deepseek_v3_tokenizer.json.gz",
+                      std::ios::binary);
   std::string bytes(std::istreambuf_iterator<char>(whole), {});
   ASSERT_GT(bytes.size(), 1'000'000u);
-  std::ofstream(dir + "/deepseek_v3_tokenizer.json.gz", std::ios::binary) << bytes.substr(0, 500'000);
+  std::ofstream(dir + "/deepseek_v3_tokenizer.json.gz", std::ios::binary)
+      << bytes.substr(0, 500'000);
   EXPECT_THAT(load_v4_vocab(dir).error().message, HasSubstr("truncated"));
   std::ofstream(dir + "/deepseek_v3_tokenizer.json.gz", std::ios::binary) << "plain text";
   EXPECT_THAT(load_v4_vocab(dir).error().message, HasSubstr("not a whole gzip file"));

@@ -1,5 +1,6 @@
 #pragma once
-// The two vocabularies of the project, built once per test program, and line-by-line JSON test data.
+// The two vocabularies of the project, built once per test program, and line-by-line JSON test
+// data.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -42,11 +43,12 @@ inline std::vector<nlohmann::ordered_json> read_json_lines(const std::string& na
   return lines;
 }
 
-// The smallest vocabulary that Tokenizer::create() takes, for tests that then damage it: 256 bytes, the
-// merges "a b" and "ab c", and the required special tokens.
+// The smallest vocabulary that Tokenizer::create() takes, for tests that then damage it: 256 bytes,
+// the merges "a b" and "ab c", and the required special tokens.
 inline VocabData tiny_vocab() {
   VocabData vocab;
-  for (int byte = 0; byte < 256; ++byte) vocab.tokens.push_back(byte_stand_in(static_cast<uint8_t>(byte)));
+  for (int byte = 0; byte < 256; ++byte)
+    vocab.tokens.push_back(byte_stand_in(static_cast<uint8_t>(byte)));
   vocab.tokens.insert(vocab.tokens.end(), {"ab", "abc"});
   vocab.merges = {"a b", "ab c"};
   vocab.token_types.assign(vocab.tokens.size(), kTokenTypeNormal);
