@@ -1,0 +1,128 @@
+// ds4-quantize as a program: exit codes, messages, and what is left when it is interrupted.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+namespace ds4 {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kNano = DS4_SOURCE_DIR "/models/nano";
+
+#define EXPECT_MENTIONS(text, part) \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) << "output: " << (text)
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(DS4_BINARY_DIR) / "quantize_program_test";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  // Starts the program with stdout and stderr in a file.
+  pid_t start(std::vector<std::string> args) {
+    args.insert(args.begin(), DS4_QUANTIZE);
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const int fd = ::open((folder_.string() + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      ::dup2(fd, STDOUT_FILENO);
+      ::dup2(fd, STDERR_FILENO);
+      ::execv(argv[0], argv.data());
+      ::_exit(99);
+    }
+    return pid;
+  }
+  // Exit code, or minus the signal.
+  static int wait(pid_t pid) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  int run(std::vector<std::string> args) {
+    const int code = wait(start(std::move(args)));
+    std::stringstream text;
+    text << std::ifstream(folder_.string() + ".log").rdbuf();
+    output_ = text.str();
+    return code;
+  }
+
+  fs::path folder_;
+  std::string output_;
+};
+
+TEST_F(Program, HelpTeaches) {
+  EXPECT_EQ(run({"--help"}), 0);
+  for (const char* part : {"--recipe", "exact", "Examples:", "--tensor-type", "Exit codes"}) {
+    EXPECT_MENTIONS(output_, part);
+  }
+}
+
+TEST_F(Program, WrongCommandLinesExitWith2) {
+  EXPECT_EQ(run({}), 2);
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "q3"}), 2);
+  EXPECT_MENTIONS(output_, "exact, mxfp4, q8_0, q4 or q2");
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--experts", "q9"}), 2);
+  EXPECT_MENTIONS(output_, "--experts");
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--nonsense"}), 2);
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--tensor-type", "noequals"}), 2);
+  EXPECT_MENTIONS(output_, "NAME=TYPE expected");
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--embedding", "q2_k"}), 2);
+  EXPECT_MENTIONS(output_, "token_embd.weight: the engine loads");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(Program, FailuresExitWith1) {
+  EXPECT_EQ(run({"--hf", "/nonexistent", "--out", path("x")}), 1);
+  EXPECT_MENTIONS(output_, "/nonexistent/config.json");
+  EXPECT_EQ(run({"--hf", kNano, "--out", "/nonexistent/x.gguf", "--recipe", "exact"}), 1);
+}
+
+TEST_F(Program, DryRunPlansAndWritesNothing) {
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "exact", "--dry-run"}), 0);
+  EXPECT_MENTIONS(output_, "DeepSeek V4 Nano with its MTP block");
+  EXPECT_MENTIONS(output_, "272 tensors, 57237760 bytes");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(Program, AnExistingFileIsKeptUnlessTold) {
+  std::ofstream(path("there.gguf")) << "precious";
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("there.gguf"), "--recipe", "exact"}), 1);
+  EXPECT_MENTIONS(output_, "already exists");
+  EXPECT_EQ(fs::file_size(path("there.gguf")), 8u);
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("there.gguf"), "--recipe", "exact", "--overwrite"}), 0);
+  EXPECT_EQ(fs::file_size(path("there.gguf")), 57237760u);
+}
+
+TEST_F(Program, InterruptedLeavesNothing) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const pid_t pid =
+        start({"--hf", kNano, "--out", path("x.gguf"), "--recipe", "q2", "--threads", "1"});
+    // The temporary file shows that writing has begun.
+    for (int i = 0; i < 500 && fs::is_empty(folder_); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ASSERT_FALSE(fs::is_empty(folder_));
+    ::kill(pid, signal);
+    EXPECT_EQ(wait(pid), 130);
+    EXPECT_TRUE(fs::is_empty(folder_)) << "the temporary file is gone too";
+  }
+}
+
+}  // namespace
+}  // namespace ds4
