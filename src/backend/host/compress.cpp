@@ -48,13 +48,13 @@ void pool_channels(float* out, const Pool& pool, int64_t h) {
   for (int64_t j = 0; j < h; ++j) {
     float max = pool.score[0][j];
     for (int i = 1; i < pool.n; ++i) max = std::max(max, pool.score[i][j]);
-    float sum = 0, value = 0;
+    double sum = 0, value = 0;
     for (int i = 0; i < pool.n; ++i) {
       const float e = std::exp(pool.score[i][j] - max);
-      sum += e;
-      value += e * pool.kv[i][j];
+      sum += static_cast<double>(e);
+      value += static_cast<double>(e) * static_cast<double>(pool.kv[i][j]);
     }
-    out[j] = value / sum;
+    out[j] = static_cast<float>(value / sum);
   }
 }
 
@@ -71,7 +71,7 @@ void finish_row(float* row, const float* norm, int64_t h, int64_t pos, std::span
   if (!params.index_rows) {
     round_kv_row(row, h, 2 * n_pairs, params.precision);
   } else if (params.precision.index_fp4) {
-    hadamard_fp4_round_trip(row);
+    indexer_round_trip(row);
   }
 }
 

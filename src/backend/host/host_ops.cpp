@@ -162,7 +162,7 @@ void HostOps::do_round_kv(Tensor kv, int64_t rope_head_dim, const Precision& pre
 
 void HostOps::do_round_index(Tensor rows) {
   pool_.parallel_for(rows.dim(0), [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) hadamard_fp4_round_trip(rows.row<float>(n));
+    for (int64_t n = begin; n < end; ++n) indexer_round_trip(rows.row<float>(n));
   });
 }
 

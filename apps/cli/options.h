@@ -1,0 +1,53 @@
+#pragma once
+// The command line of ds4, as a structure.
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "backend/backend.h"
+#include "chat/effort.h"
+#include "engine/sampler.h"
+#include "ops/precision.h"
+
+namespace ds4::cli {
+
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 130;
+
+enum class Mode { kAnswer, kInspect, kDumpTokens };
+
+struct Options {
+  Mode mode = Mode::kAnswer;
+  std::string model = "ds4flash.gguf";
+
+  // Where the prompt comes from: the text, a file ("-" is standard input), or neither given.
+  std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;
+  bool raw_prompt = false;  // BOS and the text as it is: no template
+  std::string system = "You are a helpful assistant";
+
+  Thinking thinking;
+  std::string effort_profile = "auto";
+  bool hide_thinking = false;
+
+  int64_t ctx_tokens = 32768;
+  int64_t max_tokens = 50000;
+  SamplerOptions sampler;
+
+  BackendKind backend = BackendKind::kCpu;
+  int n_threads = 0;
+  Precision precision;
+  int64_t prefill_chunk_tokens = 512;
+  bool verbose = false;
+};
+
+// Parses and checks the command line. Nothing to do (--help and --version print) or wrong usage (said
+// on stderr) give the exit code instead.
+struct Parsed {
+  Options options;
+  std::optional<int> exit_code;
+};
+Parsed parse_options(int argc, char** argv);
+
+}  // namespace ds4::cli

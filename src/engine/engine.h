@@ -1,0 +1,71 @@
+#pragma once
+// A loaded model on a backend: what sessions share. Sessions hold their own KV cache; the engine holds
+// weights, kernels and the workspace of the step that is running, so one step at a time.
+//
+//   auto engine = Engine::create(Model::open(path), {.backend = BackendKind::kCpu});
+//   auto session = Session::create(**engine, {.ctx_tokens = 8192});
+//   session->sync(prompt, stop);
+//   Token next = argmax(session->logits());
+//
+// Single-thread: one inference worker owns the engine and its sessions. Sessions must not outlive it.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/result.h"
+#include "engine/forward.h"
+#include "model/model.h"
+
+namespace ds4 {
+
+class Session;
+
+struct EngineOptions {
+  BackendKind backend = BackendKind::kCpu;
+  int n_threads = 0;  // below 1: one per processor this process may run on
+  Precision precision = Precision::official();
+  int64_t prefill_chunk_tokens = 512;  // rows per prefill step; sizes the workspace
+  int64_t max_sessions = 16;           // sessions in one step
+};
+
+// One session's part of a step.
+struct SessionStep {
+  Session* session = nullptr;
+  std::span<const Token> tokens;  // what follows the session's history
+};
+
+class Engine {
+  struct Private {};  // only create() can name it
+
+ public:
+  Engine(Private, Model model, const EngineOptions& options)
+      : model_(std::move(model)), options_(options) {}
+
+  // Errors: those of make_backend and of the memory the workspace takes.
+  static Result<std::unique_ptr<Engine>> create(Model model, const EngineOptions& options);
+
+  // Evaluates further tokens of several different sessions in one pass over the weights. Each session
+  // ends with the tokens in its history and the logits of its last one, exactly as if it had been
+  // alone. Errors leave every session as it was, except kDevice.
+  Result<void> step(std::span<const SessionStep> steps);
+
+  const Model& model() const { return model_; }
+  const ModelConfig& config() const { return model_.config(); }
+  const EngineOptions& options() const { return options_; }
+  Device& device() { return *backend_.device; }
+  // For sessions: the layers a KV cache is made for.
+  std::span<const int> cache_ratios() const { return forward_->cache_ratios(); }
+  int64_t workspace_bytes() const;
+
+ private:
+  Model model_;
+  EngineOptions options_;
+  Backend backend_;
+  std::unique_ptr<Forward> forward_;
+  std::vector<StepSpan> spans_;
+  std::vector<int64_t> logit_rows_;
+};
+
+}  // namespace ds4
