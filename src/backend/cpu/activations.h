@@ -1,0 +1,60 @@
+#pragma once
+// The activation rows of one op in the form its weights are multiplied with: f32 as they come, or
+// rounded to int8 once per row, however many weight rows and threads will read them.
+#include <cstdint>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "quant/q8_k.h"
+#include "tensor/tensor.h"
+
+namespace ds4::cpu {
+
+// Eight A8 blocks side by side, so that the scales of eight block sums are one load.
+//
+//   0                     256          288           320
+//   | q[0..255] int8      | d[8] f32   | sums[8] i32 |     sums[b] = sum of the 32 q of block b
+//
+// A row of fewer blocks is filled up with zeros.
+struct alignas(64) A8Group {
+  int8_t q[256];
+  float d[8];
+  int32_t sums[8];
+};
+static_assert(sizeof(A8Group) == 320);
+
+enum class ActivationForm {
+  kF32,
+  kA8,   // A8Group: for Q8_0 and MXFP4
+  kQ8K,  // BlockQ8K: for Q4_K, Q2_K and IQ2_XXS
+};
+
+// The form that meets weights of `type`; f32 for all of them unless `integers`.
+ActivationForm activation_form(DType type, bool integers);
+
+// Thread-compatible; rows may be read by many threads. Keeps its memory from op to op and grows
+// only for a larger one.
+class Activations {
+ public:
+  // The rows of x [.., width], each cut into n_parts equal parts that count as rows of their own:
+  // row i is part i % n_parts of x's row i / n_parts. In f32 the rows point into x, which must
+  // outlive their use. A part's width must be a multiple of the form's block (checked).
+  void prepare(ActivationForm form, ConstTensor x, int64_t n_parts, ThreadPool& pool);
+
+  int64_t n_rows() const { return n_rows_; }
+  const void* row(int64_t i) const;
+
+ private:
+  void round_row(int64_t i);
+
+  ActivationForm form_ = ActivationForm::kF32;
+  ConstTensor x_;
+  int64_t n_parts_ = 1;
+  int64_t width_ = 0;  // of a part
+  int64_t n_rows_ = 0;
+  int64_t row_units_ = 0;  // groups or blocks of a row
+  std::vector<A8Group> a8_;
+  std::vector<BlockQ8K> q8_k_;
+};
+
+}  // namespace ds4::cpu

@@ -1,0 +1,94 @@
+#pragma once
+// The backend for people without an accelerator: the ops of ops/ops.h with Highway kernels, chosen
+// for the machine when the object is made (kernels/kernels.h).
+//
+// The same input gives the same bits on any number of threads, in any batch, however a prompt was
+// cut, and on every instruction set with a fused multiply-add (kernels/targets.h). Work is split
+// over output rows, or over queries and heads; a sum is never split.
+//
+// Weights in blocks (Q8_0, MXFP4, Q4_K, Q2_K, IQ2_XXS) meet activations rounded to int8, as the
+// formats were designed for, unless CpuOptions says otherwise; F32, F16 and BF16 weights meet f32.
+#include <string_view>
+#include <vector>
+
+#include "backend/cpu/activations.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/host/host_ops.h"
+
+namespace ds4::cpu {
+
+struct CpuOptions {
+  // Integer dot products for weights in blocks. Off in the hf32 profile: such a weight row is then
+  // decoded to f32 first, which is exact and several times slower.
+  bool integer_activations = true;
+};
+
+// The instruction set in use, for people: "AVX2", "AVX-512 VNNI". Thread-compatible.
+std::string_view target_name();
+
+class CpuOps final : public HostOps {
+ public:
+  // `pool` must outlive this.
+  explicit CpuOps(ThreadPool& pool, CpuOptions options = {});
+
+ private:
+  struct Candidate {
+    float score = 0;
+    int32_t row = 0;
+    // Larger score first; equal scores (the two zeros are equal) by smaller row.
+    bool before(const Candidate& other) const {
+      return score != other.score ? score > other.score : row < other.row;
+    }
+  };
+
+  void do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,
+                      const HcParams& params) override;
+  void do_hc_expand(Tensor streams, ConstTensor y, ConstTensor mix) override;
+  void do_hc_head(Tensor x, ConstTensor streams, const HcWeights& w,
+                  const HcParams& params) override;
+  void do_linear(Tensor out, ConstTensor x, ConstTensor w) override;
+  void do_grouped_linear(Tensor out, ConstTensor x, ConstTensor w, int64_t n_groups) override;
+  void do_index_topk(Tensor selected, ConstTensor q, ConstTensor weights, float scale,
+                     std::span<const KvSpan> spans) override;
+  void do_attention(Tensor out, ConstTensor q, ConstTensor kv, ConstTensor sinks,
+                    ConstTensor selected, std::span<const KvSpan> spans,
+                    const AttentionParams& params) override;
+  void do_experts_gate_up(Tensor mid, ConstTensor x, ConstTensor ids, ConstTensor weights,
+                          ConstTensor gate, ConstTensor up, float limit) override;
+  void do_experts_down(Tensor out, ConstTensor mid, ConstTensor ids, ConstTensor down) override;
+
+  // fn(begin, end) over parts of [0, n) on the pool's threads, or at once on this one when all of
+  // it is less work (in multiply-adds, `work_each` a piece) than waking threads would take.
+  template <typename Fn>
+  void split(int64_t n, int64_t work_each, Fn&& fn) {
+    constexpr int64_t kMinSplitWork = 65536;  // some 5 us of one thread
+    if (n * work_each < kMinSplitWork) {
+      if (n > 0) fn(int64_t{0}, n);
+    } else {
+      pool_.parallel_for(n, fn);
+    }
+  }
+
+  // args.w . args.x for weights of `type` and activations in the form activation_form() gives.
+  void dot(DType type, const DotArgs& args) const;
+  // Rows [begin, end) of a projection: out row i of group g = w[rows of g] . activation row
+  // i * n_groups + g.
+  void project_rows(float* out, int64_t out_stride, ConstTensor w, int64_t n_groups, int64_t begin,
+                    int64_t end) const;
+  // scratch_mixes_[n, i] = fn[i] . streams[n], both hyper-connection mixes' linear part.
+  void mix_streams(ConstTensor streams, ConstTensor fn);
+  void choose_rows(int32_t* out, int64_t topk, const float* q, const float* weights,
+                   int64_t n_heads, const PagedRows& rows, int64_t visible,
+                   Candidate* candidates) const;
+
+  const CpuOptions options_;
+  const Kernels kernels_;
+
+  // Scratch, kept from op to op; grows only when a larger step comes.
+  Activations activations_;
+  ExpertGroups groups_;
+  std::vector<float> mixes_;
+  std::vector<Candidate> candidates_;  // 2 topk for each thread
+};
+
+}  // namespace ds4::cpu

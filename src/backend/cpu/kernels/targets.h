@@ -1,0 +1,18 @@
+#pragma once
+// Which instruction sets the kernels are compiled for. Include this before anything of Highway.
+//
+//   x86   SSE2 (what every x86-64 has), SSE4, AVX2 + FMA, AVX-512, AVX-512 with VNNI
+//   Arm   NEON
+//
+// Left out: SSSE3, which no machine of interest stops at; Zen 4 and Sapphire Rapids flavours, whose
+// additions (bf16 products) would round differently; SVE, whose vectors have no compile-time
+// length.
+//
+// Bits. Every kernel has one order of additions, written for 8 or 16 lanes whatever the vectors'
+// width, and every target here but SSE2 and SSE4 has a fused multiply-add. So AVX2, AVX-512 and
+// VNNI give the same bits; the two SSE targets agree with each other and differ from the rest in
+// last bits of f32 sums. Sums of integer products are exact everywhere.
+
+#define HWY_WANT_AVX3_DL
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3_ZEN4 | HWY_AVX3_SPR | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)

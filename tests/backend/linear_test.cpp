@@ -1,0 +1,231 @@
+// Projections: every weight type, row counts around the tiles of four and the runs of 64, widths
+// around the vectors; integers bit for bit against the scalar dot products of the quant room.
+#include "quant/iq2_xxs.h"
+#include "quant/mxfp4.h"
+#include "quant/q2_k.h"
+#include "quant/q4_k.h"
+#include "quant/q8_0.h"
+#include "tests/backend/backend_test.h"
+
+namespace ds4::test {
+namespace {
+
+constexpr int64_t kRowCounts[] = {1, 2, 3, 7, 33, 65};
+
+// w x in f64 over decoded weights.
+Array plain_linear(const Array& x, const Array& w) {
+  const Array weights = decoded(w);
+  const ConstTensor xs = x.tensor(), ws = weights.tensor();
+  Array out = floats({xs.dim(0), ws.dim(0)});
+  for (int64_t n = 0; n < xs.dim(0); ++n) {
+    for (int64_t o = 0; o < ws.dim(0); ++o) {
+      double sum = 0;
+      for (int64_t i = 0; i < ws.dim(1); ++i) {
+        sum += static_cast<double>(xs.row<float>(n)[i]) * static_cast<double>(ws.row<float>(o)[i]);
+      }
+      out.tensor().row<float>(n)[o] = static_cast<float>(sum);
+    }
+  }
+  return out;
+}
+
+Array run_linear(Ops& ops, const Array& x, const Array& w) {
+  Array out = floats({x.tensor().dim(0), w.tensor().dim(0)});
+  ops.linear(out, x, w);
+  return out;
+}
+
+std::vector<int64_t> widths_of(DType type) {
+  switch (dtype_info(type).block_elems) {
+    case 256:
+      return {256, 512, 1024};
+    case 32:
+      return {32, 64, 224, 256, 288, 512, 1024};
+    default:
+      return {1, 15, 16, 17, 100, 256, 1024};
+  }
+}
+
+class LinearTest : public OnEveryHost {};
+DS4_ON_EVERY_HOST(LinearTest);
+
+// 2e-6 for f32 sums of up to 1024 products; int8 activations are good to about 1/127 of a block's
+// peak, which for normal values is 0.5 % a product and not more in the sum.
+TEST_P(LinearTest, AgreesWithTheDefinitionForEveryTypeAndShape) {
+  for (DType type : kAllTypes) {
+    const bool rounded = GetParam() == Host::kCpuInteger && dtype_info(type).block_elems > 1;
+    for (int64_t width : widths_of(type)) {
+      const Array w = random_weights(type, {19, width}, 1);
+      for (int64_t n_rows : kRowCounts) {
+        SCOPED_TRACE(testing::Message()
+                     << dtype_name(type) << " width=" << width << " rows=" << n_rows);
+        const Array x = random_floats({n_rows, width}, 2);
+        EXPECT_LE(relative_l2(run_linear(*host.ops, x, w), plain_linear(x, w)),
+                  rounded ? 1.5e-2 : 2e-6);
+      }
+    }
+  }
+}
+
+TEST_P(LinearTest, ARowHasTheSameBitsAloneAndInABatch) {
+  for (DType type : kAllTypes) {
+    const Array w = random_weights(type, {19, 512}, 3);
+    const Array x = random_floats({70, 512}, 4);
+    const Array batch = run_linear(*host.ops, x, w);
+    for (int64_t n : {0, 1, 2, 5, 63, 64, 69}) {
+      Array row = floats({1, 19});
+      host->linear(row, x.tensor().slice(n, 1), w);
+      EXPECT_EQ(std::memcmp(row.f(), batch.tensor().row<float>(n), 19 * sizeof(float)), 0)
+          << dtype_name(type) << " row " << n;
+    }
+  }
+}
+
+// The block-diagonal projection is one projection per group; widths of 96 do not fill a group of
+// eight A8 blocks.
+TEST_P(LinearTest, GroupedIsOneLinearPerGroup) {
+  for (DType type : {DType::kF16, DType::kQ8_0, DType::kMXFP4}) {
+    constexpr int64_t kGroups = 3, kWidth = 96, kOut = 10;
+    const Array w = random_weights(type, {kGroups * kOut, kWidth}, 5);
+    const Array x = random_floats({5, kGroups * kWidth}, 6);
+    Array out = floats({5, kGroups * kOut});
+    host->grouped_linear(out, x, w, kGroups);
+    for (int64_t g = 0; g < kGroups; ++g) {
+      Array part = floats({5, kWidth}), want = floats({5, kOut});
+      for (int64_t n = 0; n < 5; ++n) {
+        std::memcpy(part.tensor().row<float>(n), x.tensor().row<float>(n) + g * kWidth,
+                    kWidth * sizeof(float));
+      }
+      host->linear(want, part, w.tensor().slice(g * kOut, kOut));
+      for (int64_t n = 0; n < 5; ++n) {
+        EXPECT_EQ(std::memcmp(out.tensor().row<float>(n) + g * kOut, want.tensor().row<float>(n),
+                              kOut * sizeof(float)),
+                  0)
+            << dtype_name(type) << " group " << g << " row " << n;
+      }
+    }
+  }
+}
+
+// --- the integer paths, bit for bit ------------------------------------------------------------
+
+// The documented order for blocks of 32: block b into partial sum b mod 8, then pairwise.
+template <typename Block>
+float scalar_a8_dot(const void* w, const float* x, int64_t n) {
+  const auto* blocks = static_cast<const Block*>(w);
+  float lane[8] = {};
+  for (int64_t b = 0; b < n / kA8Elems; ++b) {
+    BlockA8 a;
+    encode_block(x + b * kA8Elems, &a);
+    lane[b % 8] += dot_block(blocks[b], a);
+  }
+  for (int width = 4; width > 0; width /= 2) {
+    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
+  }
+  return lane[0];
+}
+
+// For blocks of 256: ascending.
+template <typename Block>
+float scalar_q8_k_dot(const void* w, const float* x, int64_t n) {
+  const auto* blocks = static_cast<const Block*>(w);
+  float sum = 0;
+  for (int64_t b = 0; b < n / kQ8KElems; ++b) {
+    BlockQ8K a;
+    encode_block(x + b * kQ8KElems, &a);
+    sum += dot_block(blocks[b], a);
+  }
+  return sum;
+}
+
+float scalar_dot(DType type, const void* w, const float* x, int64_t n) {
+  switch (type) {
+    case DType::kQ8_0:
+      return scalar_a8_dot<BlockQ8_0>(w, x, n);
+    case DType::kMXFP4:
+      return scalar_a8_dot<BlockMxfp4>(w, x, n);
+    case DType::kQ4_K:
+      return scalar_q8_k_dot<BlockQ4K>(w, x, n);
+    case DType::kQ2_K:
+      return scalar_q8_k_dot<BlockQ2K>(w, x, n);
+    default:
+      return scalar_q8_k_dot<BlockIq2Xxs>(w, x, n);
+  }
+}
+
+void expect_scalar_bits(DType type, const Array& x, const Array& w) {
+  const HostBackend host = make_host(Host::kCpuInteger);
+  const Array out = run_linear(*host.ops, x, w);
+  const ConstTensor xs = x.tensor(), ws = w.tensor();
+  for (int64_t n = 0; n < xs.dim(0); ++n) {
+    for (int64_t o = 0; o < ws.dim(0); ++o) {
+      const float want = scalar_dot(type, ws.row_data(o), xs.row<float>(n), ws.dim(1));
+      const float got = out.tensor().row<float>(n)[o];
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(got)) << dtype_name(type) << " [" << n << ", " << o << "] " << got;
+      } else {
+        EXPECT_EQ(got, want) << dtype_name(type) << " [" << n << ", " << o << "]";
+      }
+    }
+  }
+}
+
+TEST(IntegerLinearTest, EqualsTheScalarDotProductsBitForBit) {
+  for (DType type : kBlockTypes) {
+    for (int64_t width : widths_of(type)) {
+      const Array w = random_weights(type, {9, width}, 7);
+      for (int64_t n_rows : {1, 3, 5, 66}) {
+        expect_scalar_bits(type, random_floats({n_rows, width}, 8), w);
+      }
+    }
+  }
+}
+
+// Weights of random bytes hold every code, scale and sign, also -128 and levels an encoder never
+// writes. The f16 and E8M0 scales are made finite, as a NaN would hide the integers.
+TEST(IntegerLinearTest, EqualsTheScalarDotProductsForAnyBytes) {
+  std::mt19937 gen(9);
+  for (DType type : kBlockTypes) {
+    Array w(type, {40, 768});
+    for (int64_t i = 0; i < w.n_bytes(); ++i) w.data()[i] = static_cast<std::byte>(gen());
+    const auto fix = [](uint16_t& half) { half = static_cast<uint16_t>(half & 0xbbffu); };
+    for (int64_t o = 0; o < 40; ++o) {
+      std::byte* row = w.tensor().row_data(o);
+      for (int b = 0; b < 24 && type == DType::kQ8_0; ++b)
+        fix(reinterpret_cast<BlockQ8_0*>(row)[b].d);
+      for (int b = 0; b < 24 && type == DType::kMXFP4; ++b) {
+        uint8_t& e = reinterpret_cast<BlockMxfp4*>(row)[b].e;
+        e = static_cast<uint8_t>(64 + e / 2);
+      }
+      for (int b = 0; b < 3 && type == DType::kQ4_K; ++b) {
+        fix(reinterpret_cast<BlockQ4K*>(row)[b].d);
+        fix(reinterpret_cast<BlockQ4K*>(row)[b].dmin);
+      }
+      for (int b = 0; b < 3 && type == DType::kQ2_K; ++b) {
+        fix(reinterpret_cast<BlockQ2K*>(row)[b].d);
+        fix(reinterpret_cast<BlockQ2K*>(row)[b].dmin);
+      }
+      for (int b = 0; b < 3 && type == DType::kIQ2_XXS; ++b) {
+        fix(reinterpret_cast<BlockIq2Xxs*>(row)[b].d);
+      }
+    }
+    expect_scalar_bits(type, random_floats({5, 768}, 10), w);
+  }
+}
+
+// Activations whose rounding is at its limits: subnormal peaks (codes of -128), zeros, huge values,
+// and a NaN, which must come out as NaN.
+TEST(IntegerLinearTest, EqualsTheScalarDotProductsForExtremeActivations) {
+  Array x = random_floats({6, 256}, 11);
+  for (int64_t i = 0; i < 256; ++i) {
+    x.f()[i] = (i % 3 == 0 ? -1.0f : 1.0f) * static_cast<float>(i) * 0x1p-149f;
+    x.f()[256 + i] = 0.0f;
+    x.f()[512 + i] *= 1e30f;
+    x.f()[1024 + i] *= 1e-37f;
+  }
+  x.f()[768 + 100] = NAN;
+  for (DType type : kBlockTypes) expect_scalar_bits(type, x, random_weights(type, {5, 256}, 12));
+}
+
+}  // namespace
+}  // namespace ds4::test
