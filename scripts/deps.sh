@@ -114,6 +114,9 @@ fi
 
 # --- one run at a time ---------------------------------------------------------------------------------------
 
+if [ -e "$deps" ] && [ ! -w "$deps" ]; then
+  fail "$deps belongs to $(stat -c %U "$deps"), who has to run this; or remove it"
+fi
 mkdir -p "$deps/debs" "$deps/built"
 exec 9> "$deps/lock"
 if ! flock -n 9; then
