@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/log.h"
+#include "gguf/foreign.h"
 
 namespace ds4::gguf {
 namespace {
@@ -16,32 +16,6 @@ namespace {
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 // Below this no GGUF with content can exist.
 constexpr size_t kMinFileBytes = 32;
-
-bool starts_with(std::span<const std::byte> bytes, std::string_view text) {
-  return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
-}
-
-// What a file that lacks the magic seems to be, from its first bytes. A failed download is usually a
-// web page or a Git LFS pointer, and saying so saves the reader an hour.
-std::string describe_foreign(std::span<const std::byte> bytes) {
-  if (starts_with(bytes, "version https://git-lfs")) {
-    return "this is a Git LFS pointer, a small text that stands for the model; fetch the file itself "
-           "(git lfs pull)";
-  }
-  const auto head = bytes.first(std::min<size_t>(bytes.size(), 512));
-  const auto printable = [](std::byte b) {
-    const auto c = static_cast<unsigned char>(b);
-    return c >= 0x20 || c == '\n' || c == '\r' || c == '\t';
-  };
-  const auto blank = [](std::byte b) { return std::isspace(static_cast<unsigned char>(b)) != 0; };
-  const auto first = std::find_if_not(head.begin(), head.end(), blank);
-  const bool text = std::all_of(head.begin(), head.end(), printable);
-  if (text && first != head.end() && *first == std::byte{'<'}) {
-    return "this is a web page (HTML or XML), probably an error page saved in place of the model";
-  }
-  if (text) return "this is a text file";
-  return "";
-}
 
 // "split.count" above one marks a shard of a model cut into several files.
 Result<void> refuse_split(const File& file) {
