@@ -1,7 +1,9 @@
-"""compare_dumps.py LABEL OURS THEIRS: holds two outputs of the dump programs against each other.
+"""compare_dumps.py LABEL OURS THEIRS [--same-model]: holds two outputs of the dump programs against each other.
 
-Prints one PASS or FAIL line for each kind of statement the other reader makes, with its count, and the first
-differences. Values it could not decode are counted apart and fail: a type nobody else reads is unproven.
+They are of one file seen by two readers; or, with --same-model, of two files that two converters made of one
+checkpoint: then offsets and general.* keys may differ, types too when one file is all F32, and keys of the
+vocabulary count where both have them. Prints one PASS or FAIL line for each kind of statement, with its count,
+and the first differences. A value that the other reader cannot decode fails: nobody has checked it.
 Exit: 0 all equal, 1 not.
 """
 
@@ -78,17 +80,38 @@ def compare_values(report, ours, theirs):
         report.line(f"{kind} values", unequal, f"{len(names) - len(unequal)} of {len(names)} tensors equal{note}")
 
 
-def main():
-    label, ours_path, theirs_path = sys.argv[1:]
-    (header_a, keys_a, tensors_a), (header_b, keys_b, tensors_b) = load(ours_path), load(theirs_path)
-    report = Report(label)
-    report.line("header", [] if header_a == header_b else [f"ours {header_a}, theirs {header_b}"], brief(header_b))
+def compare_one_file(report, ours, theirs):
+    (header_a, keys_a, tensors_a), (header_b, keys_b, tensors_b) = ours, theirs
+    report.line("header", [] if header_a == header_b else [f"ours {header_a}, theirs {header_b}"],
+                ", ".join(f"{name} {value}" for name, value in header_b.items()))
     report.line("keys, types and values", differences(keys_a, keys_b, ("type", "value")), f"{len(keys_b)} keys")
     report.line("key order", [] if list(keys_a) == list(keys_b) else ["order differs"], "as in the file")
     report.line("tensor names, types, dims, offsets",
                 differences(tensors_a, tensors_b, ("type", "dims", "offset")), f"{len(tensors_b)} tensors")
     if any("sha256" in t or "unread" in t for t in tensors_b.values()):
         compare_values(report, tensors_a, tensors_b)
+
+
+def compare_one_model(report, ours, theirs):
+    (_, keys_a, tensors_a), (_, keys_b, tensors_b) = ours, theirs
+
+    def chosen(keys, others):
+        return {k: v for k, v in keys.items()
+                if k.startswith("deepseek4.") or k.startswith("tokenizer.") and k in others}
+    mine, other = chosen(keys_a, keys_b), chosen(keys_b, keys_a)
+    report.line("shape, constants, vocabulary", differences(mine, other, ("type", "value")), f"{len(other)} keys")
+    expanded = all(t["type"] in ("F32", "I32") for t in tensors_b.values())
+    fields = ("dims",) if expanded else ("dims", "type")
+    report.line(f"tensor names, {' and '.join(fields)}", differences(tensors_a, tensors_b, fields),
+                f"{len(tensors_b)} tensors")
+    compare_values(report, tensors_a, tensors_b)
+
+
+def main():
+    label, ours_path, theirs_path, *flags = sys.argv[1:]
+    report = Report(label)
+    compare = compare_one_model if flags == ["--same-model"] else compare_one_file
+    compare(report, load(ours_path), load(theirs_path))
     sys.exit(1 if report.failed else 0)
 
 

@@ -1,6 +1,7 @@
 // dump_logits: next-token logits of our engine after given token ids, for a comparison with other engines
 // (scripts/check_llama.sh). Each line of --ids is one prompt, ids separated by blanks. --out gets f32
-// little-endian [n_prompts, vocab_size], the logits after the last token of each.
+// little-endian [n_prompts, vocab_size], the logits after the last token of each. A prompt that continues the
+// one before it is evaluated from there on, so lines that grow by one token are decoded, not prefilled.
 //
 // Exit codes: 0 written, 1 failed, 2 wrong command line.
 #include <fmt/format.h>
@@ -76,7 +77,6 @@ Result<void> dump(const Options& o) {
   DS4_TRY(Session session, Session::create(*engine, {.ctx_tokens = longest(prompts)}));
   DS4_TRY(FileWriter out, FileWriter::create(o.out, /*overwrite=*/true));
   for (const auto& prompt : prompts) {
-    session.reset();
     DS4_TRY_VOID(session.sync(prompt));
     DS4_TRY_VOID(out.write(std::as_bytes(session.logits())));
   }
