@@ -148,6 +148,7 @@ Parsed parse_options(int argc, char** argv) {
   CLI::App app(kAbout, "ds4");
   app.footer(kExamples);
   app.failure_message(CLI::FailureMessage::simple);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as in an alias
   add_input_flags(app, parsed.options, text);
   add_answer_flags(app, parsed.options, text);
   add_engine_flags(app, parsed.options, text);

@@ -180,8 +180,8 @@ TEST(Ds4, WrongCommandLinesExitWith2AndSayWhy) {
       {{"-p", "x", "--prompt-file", "y"}, "--prompt-file"},
       {{"-p", "x", "-"}, "given twice"},
       {{"-p", ""}, "the prompt is empty"},
-      {{"-p", "x", "-n", "0"}, "-n"},
-      {{"-p", "x", "-t", "-4"}, "-t"},
+      {{"-p", "x", "-n", "0"}, "--tokens: Value 0 not in range"},
+      {{"-p", "x", "-t", "-4"}, "--threads: Value -4 not in range"},
       {{"stray words"}, "stray words"},
   };
   for (const auto& [args, message] : cases) {

@@ -81,8 +81,8 @@ class NanoReference {
 
   template <typename T>
   static std::vector<T> copy(const safetensors::TensorInfo& info) {
-    std::vector<T> out(info.data.size() / sizeof(T));
-    std::memcpy(out.data(), info.data.data(), info.data.size());
+    std::vector<T> out(static_cast<size_t>(info.bytes) / sizeof(T));
+    std::memcpy(out.data(), info.data, static_cast<size_t>(info.bytes));
     return out;
   }
 

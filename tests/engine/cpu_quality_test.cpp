@@ -1,0 +1,93 @@
+// The cpu backend as a whole. hf32 on the lossless file against independent float32 logits; the
+// official profile, where block-quantized weights meet int8 activations, against the reference backend
+// on the same file. What int8 activations cost was measured (docs/testing.md); the thresholds are twice
+// that, so a kernel that loses more is noticed.
+#include <gtest/gtest.h>
+
+#include "tests/support/compare.h"
+#include "tests/support/nano.h"
+#include "tests/support/runner.h"
+
+namespace ds4::test {
+namespace {
+
+#ifdef DS4_SANITIZED
+constexpr size_t kTokensMax = 129;
+#else
+constexpr size_t kTokensMax = 6000;
+#endif
+// The reference backend is slow, so what is compared with it stops here (pruning included).
+constexpr size_t kReferenceTokensMax = kTokensMax < 640 ? kTokensMax : 640;
+
+TEST(CpuQuality, Hf32EqualsFloat32TransformersOnEveryPrompt) {
+  const Model model = open_nano("exact");
+  const NanoReference reference = NanoReference::open();
+  Runner runner(BackendKind::kCpu, model.config(), model.weights(),
+                {.precision = Precision::hf32()});
+  LogitDiff worst;
+  for (const ReferencePrompt& p : reference.prompts()) {
+    if (p.ids.size() > kTokensMax) continue;
+    KvCache cache = runner.new_cache(static_cast<int64_t>(p.ids.size()));
+    const std::vector<float> got = runner.prefill(cache, p.ids, p.n_logit_rows);
+    const LogitDiff diff = compare_rows(got, reference.values(p.name + ".logits"),
+                                        static_cast<size_t>(model.config().vocab_size));
+    EXPECT_LE(diff.relative_l2, 1e-3) << p.name;
+    EXPECT_TRUE(diff.same_top1) << p.name;
+    worst.take_worse(diff);
+  }
+  std::printf("cpu, hf32, exact, worst: %s\n", worst.to_string().c_str());
+}
+
+// How far integer activations move one recipe.
+struct Bound {
+  const char* recipe = "";
+  double mean_kl = 0, worst_kl = 0;  // nats per row
+  int top1_changes = 0;              // of all rows compared
+};
+
+void PrintTo(const Bound& bound, std::ostream* out) { *out << bound.recipe; }
+
+class CpuOfficial : public testing::TestWithParam<Bound> {};
+
+TEST_P(CpuOfficial, StaysNearTheReferenceBackend) {
+  const Bound& bound = GetParam();
+  const Model model = open_nano(bound.recipe);
+  const NanoReference reference = NanoReference::open();
+  const size_t vocab = static_cast<size_t>(model.config().vocab_size);
+  // Every row of the prompts, not only the last ones: more chances for a flip to show.
+  const Runner::Options options = {.precision = Precision::official(), .max_logit_rows = 512};
+  Runner cpu(BackendKind::kCpu, model.config(), model.weights(), options);
+  Runner exact(BackendKind::kReference, model.config(), model.weights(), options);
+  double kl_sum = 0, worst_kl = 0;
+  int n_rows = 0, top1_changes = 0;
+  for (const ReferencePrompt& p : reference.prompts()) {
+    if (p.ids.size() > kReferenceTokensMax || p.name.starts_with("mid51")) continue;
+    const int64_t n = static_cast<int64_t>(p.ids.size());
+    KvCache cpu_cache = cpu.new_cache(n), exact_cache = exact.new_cache(n);
+    const std::vector<float> got = cpu.prefill(cpu_cache, p.ids, n);
+    const std::vector<float> want = exact.prefill(exact_cache, p.ids, n);
+    for (size_t at = 0; at < want.size(); at += vocab) {
+      const LogitDiff diff = compare_logits(std::span(got).subspan(at, vocab),
+                                            std::span(want).subspan(at, vocab));
+      kl_sum += diff.kl;
+      worst_kl = std::max(worst_kl, diff.kl);
+      top1_changes += !diff.same_top1;
+      ++n_rows;
+    }
+  }
+  const double mean_kl = kl_sum / n_rows;
+  std::printf("cpu, official, %s: %d rows, KL mean %.3g worst %.3g, top-1 changed %d\n",
+              bound.recipe, n_rows, mean_kl, worst_kl, top1_changes);
+  EXPECT_LE(mean_kl, bound.mean_kl);
+  EXPECT_LE(worst_kl, bound.worst_kl);
+  EXPECT_LE(top1_changes, bound.top1_changes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, CpuOfficial,
+                         testing::Values(Bound{"exact", 7e-4, 0.43, 8}, Bound{"mxfp4", 4e-4, 0.31, 14},
+                                         Bound{"q8_0", 2e-4, 0.04, 10}, Bound{"q4", 3.6e-4, 0.045, 16},
+                                         Bound{"q2", 1.3e-3, 0.104, 8}),
+                         [](const auto& param) { return std::string(param.param.recipe); });
+
+}  // namespace
+}  // namespace ds4::test
