@@ -46,6 +46,7 @@ fetch_debian() {
     { tail -n 5 "$tmp/log" >&2; fail "could not fetch them (offline?)"; }
   for deb in "$tmp"/debs/*.deb; do dpkg -x "$deb" "$tmp/root"; done
   for deb in "$tmp"/debs/*.deb; do
+    # shellcheck disable=SC2016  # placeholders of dpkg-deb
     dpkg-deb -W --showformat '${Package} ${Version}\n' "$deb"
   done | grep -E '^(llama|libllama|libggml|python3-(gguf|numpy) |python3.[0-9]+ )' > "$tmp/versions"
   rm -rf "$tmp/debs" "$tmp/root/usr/share/doc" "$tmp/root/usr/share/man"
@@ -90,7 +91,7 @@ libraries() {  # the folders of the unpacked packages that hold shared libraries
 run_private() {
   local program=$1; shift
   [ -x "$program" ] || { say "no such program: $program"; exit 2; }
-  exec "$peer"/root/usr/lib*/ld-linux-*.so.* --library-path "$(libraries)" "$program" "$@"
+  exec "$peer/root"/usr/lib*/ld-linux-*.so.* --library-path "$(libraries)" "$program" "$@"
 }
 
 # The libraries of ggml for one kind of processor: the newest that this one can run.

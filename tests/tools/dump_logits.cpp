@@ -1,7 +1,8 @@
-// dump_logits: next-token logits of our engine after given token ids, for a comparison with other engines
-// (scripts/check_llama.sh). Each line of --ids is one prompt, ids separated by blanks. --out gets f32
-// little-endian [n_prompts, vocab_size], the logits after the last token of each. A prompt that continues the
-// one before it is evaluated from there on, so lines that grow by one token are decoded, not prefilled.
+// dump_logits: next-token logits of our engine after given token ids, for a comparison with other
+// engines (scripts/check_llama.sh). Each line of --ids is one prompt, ids separated by blanks.
+// --out gets f32 little-endian [n_prompts, vocab_size], the logits after the last token of each. A
+// prompt that continues the one before it is evaluated from there on, so lines that grow by one
+// token are decoded, not prefilled.
 //
 // Exit codes: 0 written, 1 failed, 2 wrong command line.
 #include <fmt/format.h>
@@ -48,8 +49,8 @@ Result<std::vector<std::vector<Token>>> read_prompts(const std::string& path, in
     std::istringstream words(line);
     std::vector<Token> ids;
     for (Token id = 0; words >> id;) ids.push_back(id);
-    const bool known = std::all_of(ids.begin(), ids.end(),
-                                   [&](Token id) { return id >= 0 && id < vocab_size; });
+    const bool known =
+        std::all_of(ids.begin(), ids.end(), [&](Token id) { return id >= 0 && id < vocab_size; });
     if (!words.eof() || ids.empty() || !known) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: line {}: expected token ids from 0 to {}", path,

@@ -1,13 +1,14 @@
-// dump_tensors FILE.gguf: what our reader and our decoders see in a file, one JSON object a line, for a
-// comparison with other readers (scripts/check_readers.sh):
+// dump_tensors FILE.gguf: what our reader and our decoders see in a file, one JSON object a line,
+// for a comparison with other readers (scripts/check_readers.sh):
 //
 //   {"version":3,"alignment":32,"data_start":N,"n_keys":N,"n_tensors":N}
 //   {"key":"general.name","type":"string","value":"DeepSeek V4 Nano"}
 //   {"tensor":"output.weight","type":"Q8_0","dims":[256,4096],"offset":N,"sha256":"..."}
 //
-// dims are in the file's order, the row length first; offset counts from the start of the file. sha256 is
-// that of the decoded values, f32 little-endian in row order, or of the bytes of an I32 tensor. When some
-// value is -0, sha256_no_sign is the hash with +0 in its place: not every reader keeps that sign.
+// dims are in the file's order, the row length first; offset counts from the start of the file.
+// sha256 is that of the decoded values, f32 little-endian in row order, or of the bytes of an I32
+// tensor. When some value is -0, sha256_no_sign is the hash with +0 in its place: not every reader
+// keeps that sign.
 //
 // Exit codes: 0 done, 1 the file cannot be read, 2 wrong command line.
 #include <fmt/format.h>
@@ -121,7 +122,9 @@ Result<void> dump(const std::string& path) {
          {"n_keys", file.metadata().size()},
          {"n_tensors", file.tensors().size()}});
   for (const gguf::KeyValue& entry : file.metadata()) {
-    print({{"key", entry.key}, {"type", entry.value.type_name()}, {"value", value_json(entry.value)}});
+    print({{"key", entry.key},
+           {"type", entry.value.type_name()},
+           {"value", value_json(entry.value)}});
   }
   for (const gguf::TensorInfo& tensor : file.tensors()) print_tensor(tensor);
   return {};
