@@ -1,5 +1,5 @@
 # A thin front for the CMake presets (CMakePresets.json). `make` alone lists the targets.
-#   PROMPT  what `make run` asks        JOBS  build jobs, default: one a core        PRESET  what `make build` builds
+#   PROMPT  what `make run` asks        JOBS  build jobs, default: one a core        PRESET  release (default) debug asan tsan
 
 PROMPT ?= Who are you?
 JOBS   ?= $(shell nproc)
@@ -8,12 +8,12 @@ PRESET ?= release
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
-.PHONY: help run test ci build deps nano bench format format-check clean
+.PHONY: help run test ci configure build programs deps nano bench format format-check clean
 export PROMPT
 
-release  := build/release
-nano     := $(release)/nano.gguf
-quantize := $(release)/bin/ds4-quantize
+out      := build/$(PRESET)
+nano     := $(out)/nano.gguf
+quantize := $(out)/bin/ds4-quantize
 sources  := git ls-files '*.h' '*.cpp' '*.cu' '*.cuh'
 
 help:
@@ -23,17 +23,23 @@ deps: ## fetch what the build needs into .deps (nothing is installed but a missi
 	@scripts/deps.sh
 
 # Configures only when something it depends on is newer; the build itself sees changed CMake files.
-build: deps ## configure and build; PRESET=release|debug|asan|tsan
-	@done=build/$(PRESET)/.configured; \
+configure: deps
+	@done=$(out)/.configured; \
 	if [ ! -f $$done ] || [ CMakePresets.json -nt $$done ] || [ .deps/prefix/.stamp -nt $$done ]; then \
 	  generator="Unix Makefiles"; \
 	  if PATH="$$PWD/.deps/prefix/usr/bin:$$PATH" command -v ninja > /dev/null; then generator=Ninja; fi; \
 	  cmake --preset $(PRESET) -G "$$generator"; \
 	  touch $$done; \
-	fi; \
-	cmake --build build/$(PRESET) -j $(JOBS)
+	fi
 
-nano: build ## convert models/nano to a GGUF in the build folder, if that is not done yet
+build: configure ## configure and build everything
+	@cmake --build $(out) -j $(JOBS)
+
+# A first answer needs no tests: they are half of the build.
+programs: configure
+	@cmake --build $(out) -j $(JOBS) --target ds4 ds4-quantize
+
+nano: programs ## convert models/nano to a GGUF in the build folder, if that is not done yet
 	@newer=$$(find models/nano $(quantize) -newer $(nano) 2>/dev/null || true); \
 	if [ ! -f $(nano) ] || [ -n "$$newer" ]; then \
 	  $(quantize) --hf models/nano --out $(nano).part --recipe exact; \
@@ -41,17 +47,17 @@ nano: build ## convert models/nano to a GGUF in the build folder, if that is not
 	fi
 
 run: nano ## set up, build, convert the nano model and answer PROMPT="Who are you?"
-	@$(release)/bin/ds4 -m $(nano) --temp 0 --nothink -p "$$PROMPT"
+	@$(out)/bin/ds4 -m $(nano) --temp 0 --nothink -p "$$PROMPT"
 
-test: nano ## set up, build and run the test suite
-	@ctest --preset release
+test: build nano ## set up, build and run the test suite
+	@ctest --preset $(PRESET)
 
 ci: ## everything that is checked before a change lands: test, longer tests, sanitizers, format
 	@scripts/ci.sh
 
 bench: build ## run the benchmarks
-	@shopt -s nullglob; programs=($(release)/bin/*_bench); \
-	if [ $${#programs[@]} = 0 ]; then echo "no benchmark program in $(release)/bin" >&2; exit 1; fi; \
+	@shopt -s nullglob; programs=($(out)/bin/*_bench); \
+	if [ $${#programs[@]} = 0 ]; then echo "no benchmark program in $(out)/bin" >&2; exit 1; fi; \
 	for program in "$${programs[@]}"; do echo "== $$program"; $$program; done
 
 format: ## rewrite the sources with clang-format
