@@ -23,7 +23,9 @@ void* operator new(size_t size, std::align_val_t align) {
   if (void* p = std::aligned_alloc(step, (size + step - 1) / step * step)) return p;
   std::abort();
 }
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return operator new(size); }
 void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
