@@ -31,8 +31,9 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const Tokenizer& to
   say(Role::kUser, prompt);
   const std::string metadata = model.effort_profile().value_or("");
   const std::string name = model.general_name();
-  DS4_TRY(const EffortProfile profile,
-          select_effort_profile(options.effort_profile, {.metadata = metadata, .model_name = name}));
+  DS4_TRY(
+      const EffortProfile profile,
+      select_effort_profile(options.effort_profile, {.metadata = metadata, .model_name = name}));
   return render_tokens(conversation, {.thinking = options.thinking, .profile = profile}, tokenizer);
 }
 
@@ -109,10 +110,14 @@ Result<Ended> generate(Session& session, const Tokenizer& tokenizer, const Optio
 
 const char* describe(Ended ended) {
   switch (ended) {
-    case Ended::kDone: return "";
-    case Ended::kLength: return "; stopped at the token limit (-n)";
-    case Ended::kContext: return "; stopped at the end of the context (-c)";
-    case Ended::kInterrupted: return "; interrupted";
+    case Ended::kDone:
+      return "";
+    case Ended::kLength:
+      return "; stopped at the token limit (-n)";
+    case Ended::kContext:
+      return "; stopped at the end of the context (-c)";
+    case Ended::kInterrupted:
+      return "; interrupted";
   }
   return "";
 }

@@ -40,7 +40,8 @@ Result<void> inspect(const Model& model, const Options& options) {
   print_shape(c);
   const char* label = "types";
   for (const TensorTypeUse& use : model.tensor_types()) {
-    fmt::print("{:<12} {:<8} {:>5} tensors {:>14} bytes\n", label, use.type, use.n_tensors, use.bytes);
+    fmt::print("{:<12} {:<8} {:>5} tensors {:>14} bytes\n", label, use.type, use.n_tensors,
+               use.bytes);
     label = "";
   }
   const MoeWeights& moe = model.weights().layers.front().moe;
@@ -51,9 +52,10 @@ Result<void> inspect(const Model& model, const Options& options) {
              model.vocab().merges.size());
   const int64_t kv = KvCache::bytes_needed(c, c.compress_ratios, options.ctx_tokens);
   const int64_t workspace = Workspace::bytes_needed(c, options.prefill_chunk_tokens + 1, 1);
-  fmt::print("memory       weights {:.2f} GiB (mapped), KV cache {:.2f} GiB at {} tokens, "
-             "workspace {:.2f} GiB\n",
-             gib(model.file().file_bytes()), gib(kv), options.ctx_tokens, gib(workspace));
+  fmt::print(
+      "memory       weights {:.2f} GiB (mapped), KV cache {:.2f} GiB at {} tokens, "
+      "workspace {:.2f} GiB\n",
+      gib(model.file().file_bytes()), gib(kv), options.ctx_tokens, gib(workspace));
   return {};
 }
 

@@ -31,10 +31,12 @@ constexpr size_t kPromptBytesMax = size_t{64} << 20;
 Result<std::string> read_all(const std::string& path) {
   const bool is_stdin = path == "-";
   const std::string name = is_stdin ? "standard input" : path;
-  std::unique_ptr<FILE, int (*)(FILE*)> file(is_stdin ? stdin : std::fopen(path.c_str(), "rb"),
-                                             [](FILE* f) { return f == stdin ? 0 : std::fclose(f); });
+  std::unique_ptr<FILE, int (*)(FILE*)> file(
+      is_stdin ? stdin : std::fopen(path.c_str(), "rb"),
+      [](FILE* f) { return f == stdin ? 0 : std::fclose(f); });
   if (file == nullptr) {
-    return fail(ErrorCode::kNotFound, fmt::format("{}: cannot open: {}", name, std::strerror(errno)));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{}: cannot open: {}", name, std::strerror(errno)));
   }
   std::string text;
   char buffer[65536];
@@ -61,8 +63,9 @@ Result<std::string> read_prompt(const cli::Options& options) {
   } else if (isatty(STDIN_FILENO) == 0) {
     DS4_TRY(text, read_all("-"));
   } else {
-    return fail(ErrorCode::kInvalidArgument,
-                "no prompt: give -p TEXT, --prompt-file FILE, or - to read standard input (--help)");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "no prompt: give -p TEXT, --prompt-file FILE, or - to read standard input (--help)");
   }
   if (text.empty()) return fail(ErrorCode::kInvalidArgument, "the prompt is empty");
   return text;

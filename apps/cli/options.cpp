@@ -38,7 +38,9 @@ struct Text {
 };
 
 void add_input_flags(CLI::App& app, Options& o, Text& t) {
-  app.add_option("-m,--model", o.model, "model file (GGUF)")->type_name("FILE")->capture_default_str();
+  app.add_option("-m,--model", o.model, "model file (GGUF)")
+      ->type_name("FILE")
+      ->capture_default_str();
   const auto* prompt = app.add_option("-p,--prompt", o.prompt, "prompt")->type_name("TEXT");
   app.add_option("--prompt-file", o.prompt_file, "prompt from a file; - is standard input")
       ->type_name("FILE")
@@ -46,13 +48,15 @@ void add_input_flags(CLI::App& app, Options& o, Text& t) {
   app.add_option("input", t.input, "- reads the prompt from standard input")
       ->check(CLI::IsMember({"-"}))
       ->type_name("");
-  app.add_flag("--raw-prompt", o.raw_prompt, "continue the text as it is, without the chat template");
+  app.add_flag("--raw-prompt", o.raw_prompt,
+               "continue the text as it is, without the chat template");
   app.add_option("-s,--system", o.system, "system text; empty: none (also -sys)")
       ->type_name("TEXT")
       ->capture_default_str();
   app.add_flag("--inspect", t.inspect, "load and check the model, print a summary");
-  app.add_flag("--dump-tokens", t.dump_tokens,
-               "tokenise the prompt as it is (control strings are recognised), print ids and pieces");
+  app.add_flag(
+      "--dump-tokens", t.dump_tokens,
+      "tokenise the prompt as it is (control strings are recognised), print ids and pieces");
 }
 
 void add_answer_flags(CLI::App& app, Options& o, Text& t) {
@@ -70,7 +74,8 @@ void add_answer_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--temp", o.sampler.temperature, "temperature, 0 .. 2; 0 takes the likeliest token")
+  app.add_option("--temp", o.sampler.temperature,
+                 "temperature, 0 .. 2; 0 takes the likeliest token")
       ->capture_default_str()
       ->group(group);
   app.add_option("--top-k", o.sampler.top_k, "draw from the k likeliest; 0: off")
@@ -82,7 +87,8 @@ void add_answer_flags(CLI::App& app, Options& o, Text& t) {
   app.add_option("--min-p", o.sampler.min_p, "drop tokens below this share of the best one")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--seed", o.sampler.seed, "random seed; not given: another one each time")->group(group);
+  app.add_option("--seed", o.sampler.seed, "random seed; not given: another one each time")
+      ->group(group);
 }
 
 void add_engine_flags(CLI::App& app, Options& o, Text& t) {

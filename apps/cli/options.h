@@ -42,8 +42,8 @@ struct Options {
   bool verbose = false;
 };
 
-// Parses and checks the command line. Nothing to do (--help and --version print) or wrong usage (said
-// on stderr) give the exit code instead.
+// Parses and checks the command line. Nothing to do (--help and --version print) or wrong usage
+// (said on stderr) give the exit code instead.
 struct Parsed {
   Options options;
   std::optional<int> exit_code;

@@ -11,8 +11,8 @@
 namespace ds4::cli {
 
 // Writes the answer as it comes. On a terminal reasoning is dim and control characters that a model
-// might utter are shown as U+FFFD instead of steering the terminal; into a file or pipe the bytes are
-// exact, and reasoning goes to standard error.
+// might utter are shown as U+FFFD instead of steering the terminal; into a file or pipe the bytes
+// are exact, and reasoning goes to standard error.
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(bool hide_thinking);
@@ -38,8 +38,8 @@ class AnswerPrinter {
   bool line_open_ = false;
 };
 
-// One line on standard error that is rewritten while the prompt is read: percent, tokens, rate, time
-// left. Silent when standard error is no terminal or the work takes less than a second.
+// One line on standard error that is rewritten while the prompt is read: percent, tokens, rate,
+// time left. Silent when standard error is no terminal or the work takes less than a second.
 class PrefillProgress {
  public:
   PrefillProgress();

@@ -1,7 +1,7 @@
 // ds4-quantize: an official DeepSeek-V4 checkpoint to a GGUF file that ds4 runs.
 //
-// Exit codes: 0 written (or planned, with --dry-run); 1 the conversion failed; 2 the command line has
-// no meaning; 130 interrupted, with nothing left behind.
+// Exit codes: 0 written (or planned, with --dry-run); 1 the conversion failed; 2 the command line
+// has no meaning; 130 interrupted, with nothing left behind.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -92,8 +92,9 @@ void add_flags(CLI::App& app, Flags& f) {
                  "one tensor, or all whose name begins with NAME; repeatable")
       ->type_name("NAME=TYPE")
       ->group("Types by family");
-  app.add_option("--effort-profile", f.effort_profile,
-                 "prompt texts of the effort levels: preview (first releases) or official (0731 on)")
+  app.add_option(
+         "--effort-profile", f.effort_profile,
+         "prompt texts of the effort levels: preview (first releases) or official (0731 on)")
       ->check(CLI::IsMember({"preview", "official"}))
       ->capture_default_str();
   app.add_option("--threads", f.n_threads, "worker threads; 0: one per processor")

@@ -40,10 +40,9 @@ std::string describe_plan(const Conversion& conversion) {
     ++use.n;
     use.bytes += conversion.layout().tensor_bytes(static_cast<int>(i));
   }
-  std::string text = fmt::format("model    DeepSeek V4 {}{}\nsource   {:.3f} GiB\n",
-                                 conversion.config().name,
-                                 conversion.has_mtp() ? " with its MTP block" : "",
-                                 gib(conversion.source_bytes()));
+  std::string text = fmt::format(
+      "model    DeepSeek V4 {}{}\nsource   {:.3f} GiB\n", conversion.config().name,
+      conversion.has_mtp() ? " with its MTP block" : "", gib(conversion.source_bytes()));
   for (const auto& [type, use] : uses) {
     text += fmt::format("  {:<8} {:>5} tensors {:>10.3f} GiB\n", type, use.n, gib(use.bytes));
   }
@@ -90,10 +89,10 @@ void ProgressReport::show(double seconds) const {
   const auto count = static_cast<int>(conversion_.tensors().size());
   const std::string name =
       tensors < count ? conversion_.tensors()[static_cast<size_t>(tensors)].spec.name : "syncing";
-  const std::string line = fmt::format(
-      "{:5.1f} %  {:.2f} of {:.2f} GiB  {:.1f} MB/s  ETA {}  {}/{} {}",
-      100.0 * static_cast<double>(done) / static_cast<double>(total_bytes_), gib(done),
-      gib(total_bytes_), rate / 1e6, eta, tensors, count, name);
+  const std::string line =
+      fmt::format("{:5.1f} %  {:.2f} of {:.2f} GiB  {:.1f} MB/s  ETA {}  {}/{} {}",
+                  100.0 * static_cast<double>(done) / static_cast<double>(total_bytes_), gib(done),
+                  gib(total_bytes_), rate / 1e6, eta, tensors, count, name);
   fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
   std::fflush(stderr);
 }

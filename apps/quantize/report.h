@@ -13,9 +13,9 @@ namespace ds4 {
 // Tensors and bytes by type, and the size of the file.
 std::string describe_plan(const Conversion& conversion);
 
-// Shows progress until destroyed: a line that rewrites itself on a terminal, else one every 5 seconds.
-// Also watches `interrupted`, which a signal handler sets, and asks `stop` then; handlers themselves
-// may do almost nothing.
+// Shows progress until destroyed: a line that rewrites itself on a terminal, else one every 5
+// seconds. Also watches `interrupted`, which a signal handler sets, and asks `stop` then; handlers
+// themselves may do almost nothing.
 class ProgressReport {
  public:
   ProgressReport(const Conversion& conversion, const ConvertProgress& progress,

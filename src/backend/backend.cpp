@@ -9,9 +9,12 @@ namespace ds4 {
 
 std::string_view backend_name(BackendKind kind) {
   switch (kind) {
-    case BackendKind::kReference: return "reference";
-    case BackendKind::kCpu: return "cpu";
-    case BackendKind::kCuda: return "cuda";
+    case BackendKind::kReference:
+      return "reference";
+    case BackendKind::kCpu:
+      return "cpu";
+    case BackendKind::kCuda:
+      return "cuda";
   }
   return "unknown";
 }

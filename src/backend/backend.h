@@ -16,8 +16,8 @@ enum class BackendKind { kReference, kCpu, kCuda };
 
 struct BackendOptions {
   int n_threads = 0;  // host threads; below 1: one per processor this process may run on
-  // Activations in front of block-quantized weights are rounded to int8 (the integer dot products of
-  // docs/formats/quant.md). Belongs to the official profile: hf32 takes activations in f32.
+  // Activations in front of block-quantized weights are rounded to int8 (the integer dot products
+  // of docs/formats/quant.md). Belongs to the official profile: hf32 takes activations in f32.
   bool integer_activations = true;
 };
 

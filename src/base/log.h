@@ -1,7 +1,7 @@
 #pragma once
-// Leveled lines on stderr: log::info("gguf", "mapped {} bytes={}", path, n). The first argument is the
-// room that speaks. Thread-safe. Rooms return numbers in structs and let programs print them; the log
-// is for what an operator needs when something goes wrong.
+// Leveled lines on stderr: log::info("gguf", "mapped {} bytes={}", path, n). The first argument is
+// the room that speaks. Thread-safe. Rooms return numbers in structs and let programs print them;
+// the log is for what an operator needs when something goes wrong.
 #include <fmt/format.h>
 
 #include <string_view>

@@ -54,8 +54,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
       const int reason = errno;
       ::close(fd);
       file.size_ = 0;
-      return fail(ErrorCode::kIo, fmt::format("{}: cannot map {} bytes: {}", path,
-                                              info.st_size, std::strerror(reason)));
+      return fail(ErrorCode::kIo, fmt::format("{}: cannot map {} bytes: {}", path, info.st_size,
+                                              std::strerror(reason)));
     }
     file.data_ = static_cast<const std::byte*>(data);
   }

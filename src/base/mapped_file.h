@@ -20,8 +20,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
-  // Errors: kNotFound or kIo with the path and the system's reason; kInvalidArgument when `path` is a
-  // directory or another thing that is not a regular file. An empty file gives empty bytes.
+  // Errors: kNotFound or kIo with the path and the system's reason; kInvalidArgument when `path` is
+  // a directory or another thing that is not a regular file. An empty file gives empty bytes.
   static Result<MappedFile> open(const std::string& path);
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }

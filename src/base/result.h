@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-
 #include <tl/expected.hpp>
+#include <utility>
 
 namespace ds4 {
 
@@ -38,7 +37,8 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {
   return tl::unexpected<Error>(Error{code, std::move(message)});
 }
 
-// Puts `context` in front of the message: fail_within("models/a.gguf", error) -> "models/a.gguf: ...".
+// Puts `context` in front of the message: fail_within("models/a.gguf", error) -> "models/a.gguf:
+// ...".
 inline tl::unexpected<Error> fail_within(std::string_view context, Error error) {
   error.message.insert(0, ": ");
   error.message.insert(0, context);
@@ -49,8 +49,8 @@ inline tl::unexpected<Error> fail_within(std::string_view context, Error error) 
 
 #define DS4_CONCAT_INNER(a, b) a##b
 #define DS4_CONCAT(a, b) DS4_CONCAT_INNER(a, b)
-#define DS4_TRY_INNER(tmp, decl, expr)                              \
-  auto tmp = (expr);                                                \
+#define DS4_TRY_INNER(tmp, decl, expr)                                     \
+  auto tmp = (expr);                                                       \
   if (!tmp) return ::tl::unexpected<::ds4::Error>(std::move(tmp.error())); \
   decl = std::move(*tmp)
 
@@ -58,6 +58,6 @@ inline tl::unexpected<Error> fail_within(std::string_view context, Error error) 
 #define DS4_TRY(decl, expr) DS4_TRY_INNER(DS4_CONCAT(ds4_try_, __LINE__), decl, expr)
 
 // DS4_TRY_VOID(check(x)); returns the error of a Result<void>.
-#define DS4_TRY_VOID(expr)                                                        \
-  if (auto ds4_status = (expr); !ds4_status)                                      \
+#define DS4_TRY_VOID(expr)                   \
+  if (auto ds4_status = (expr); !ds4_status) \
   return ::tl::unexpected<::ds4::Error>(std::move(ds4_status.error()))

@@ -10,9 +10,10 @@
 
 namespace ds4 {
 
-// Workers sleep on `start` and are woken by a new generation number; the caller does its own part and
-// then waits on `done`. No spinning yet: a spinning pool beside one busy process is far slower than a
-// sleeping one, and the time of a wake-up does not show in the first form of the CPU backend.
+// Workers sleep on `start` and are woken by a new generation number; the caller does its own part
+// and then waits on `done`. No spinning yet: a spinning pool beside one busy process is far slower
+// than a sleeping one, and the time of a wake-up does not show in the first form of the CPU
+// backend.
 struct ThreadPool::State {
   int n_threads = 1;
 

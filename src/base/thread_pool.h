@@ -2,8 +2,8 @@
 // A fixed set of threads that splits a range of independent pieces of work.
 //
 // The split decides only who computes a piece, never in which order a sum is formed, so results do
-// not depend on the number of threads. A ThreadPool is passed to who needs it; there is no global one.
-// One caller at a time (single-thread from outside); a task must not call back into the pool.
+// not depend on the number of threads. A ThreadPool is passed to who needs it; there is no global
+// one. One caller at a time (single-thread from outside); a task must not call back into the pool.
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -25,9 +25,12 @@ class ThreadPool {
   // returns when all are done. Runs inline when n < 2 or there is one thread. Allocates nothing.
   template <typename Fn>
   void parallel_for(int64_t n, Fn&& fn) {
-    run(n, [](void* context, int64_t begin, int64_t end) {
-      (*static_cast<std::remove_reference_t<Fn>*>(context))(begin, end);
-    }, const_cast<void*>(static_cast<const void*>(&fn)));
+    run(
+        n,
+        [](void* context, int64_t begin, int64_t end) {
+          (*static_cast<std::remove_reference_t<Fn>*>(context))(begin, end);
+        },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
  private:

@@ -1,13 +1,14 @@
 #pragma once
-// A loaded model on a backend: what sessions share. Sessions hold their own KV cache; the engine holds
-// weights, kernels and the workspace of the step that is running, so one step at a time.
+// A loaded model on a backend: what sessions share. Sessions hold their own KV cache; the engine
+// holds weights, kernels and the workspace of the step that is running, so one step at a time.
 //
 //   auto engine = Engine::create(Model::open(path), {.backend = BackendKind::kCpu});
 //   auto session = Session::create(**engine, {.ctx_tokens = 8192});
 //   session->sync(prompt, stop);
 //   Token next = argmax(session->logits());
 //
-// Single-thread: one inference worker owns the engine and its sessions. Sessions must not outlive it.
+// Single-thread: one inference worker owns the engine and its sessions. Sessions must not outlive
+// it.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -46,9 +47,9 @@ class Engine {
   // Errors: those of make_backend and of the memory the workspace takes.
   static Result<std::unique_ptr<Engine>> create(Model model, const EngineOptions& options);
 
-  // Evaluates further tokens of several different sessions in one pass over the weights. Each session
-  // ends with the tokens in its history and the logits of its last one, exactly as if it had been
-  // alone. Errors leave every session as it was, except kDevice.
+  // Evaluates further tokens of several different sessions in one pass over the weights. Each
+  // session ends with the tokens in its history and the logits of its last one, exactly as if it
+  // had been alone. Errors leave every session as it was, except kDevice.
   Result<void> step(std::span<const SessionStep> steps);
 
   const Model& model() const { return model_; }

@@ -82,8 +82,8 @@ Result<void> Forward::run(const StepInput& input) {
   return finish_step(input);
 }
 
-// MTP (paper section 2.4): U_k = e_proj rms(embed(next token)) + h_proj rms(stream_k), one more layer,
-// and a head of its own around the shared output matrix.
+// MTP (paper section 2.4): U_k = e_proj rms(embed(next token)) + h_proj rms(stream_k), one more
+// layer, and a head of its own around the shared output matrix.
 Result<void> Forward::run_draft(const StepInput& input) {
   if (!weights_.mtp) return fail(ErrorCode::kUnsupported, "the model file has no MTP block");
   const MtpWeights& mtp = *weights_.mtp;
@@ -164,8 +164,8 @@ void Forward::begin_step(const StepInput& input) {
   ops_.rope_table(step_.rope_compress, step_.positions, rope_compress_freqs_);
 }
 
-// One decoder layer over the rows of the step. The streams are the residual; each sublayer sees their
-// collapse x and its output is spread over them again (paper section 2.2).
+// One decoder layer over the rows of the step. The streams are the residual; each sublayer sees
+// their collapse x and its output is spread over them again (paper section 2.2).
 void Forward::run_layer(const LayerWeights& w, int cache_layer) {
   for (size_t i = 0; i < spans_.size(); ++i) spans_[i].kv = caches_[i]->layer(cache_layer);
 
@@ -226,8 +226,8 @@ void Forward::compress(const CompressorWeights& w, int ratio, bool index_rows) {
                  .precision = options_.precision});
 }
 
-// While no query of the step has more rows than topk, the choice is "all" and needs no query vectors;
-// a row's choice is the same either way.
+// While no query of the step has more rows than topk, the choice is "all" and needs no query
+// vectors; a row's choice is the same either way.
 void Forward::select_rows(const IndexerWeights& w) {
   bool must_choose = false;
   for (const KvSpan& span : spans_) {

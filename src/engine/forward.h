@@ -3,11 +3,12 @@
 // verification of drafts, a pipeline stage's range of layers, and the MTP draft block are this walk
 // over another batch. It knows shapes and order; what is computed where is the Ops' business.
 //
-// A batch is a list of spans, each some consecutive positions of one session. A row's result depends
-// on its own session alone, bit for bit: not on the other spans, not on how a prompt was cut.
+// A batch is a list of spans, each some consecutive positions of one session. A row's result
+// depends on its own session alone, bit for bit: not on the other spans, not on how a prompt was
+// cut.
 //
-// Single-thread. Model, Ops and Device must outlive it. run() allocates nothing after the first call
-// with as many spans.
+// Single-thread. Model, Ops and Device must outlive it. run() allocates nothing after the first
+// call with as many spans.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -58,9 +59,9 @@ class Forward {
   // kContextFull (a cache too small), both before anything changed; kDevice afterwards.
   Result<void> run(const StepInput& input);
 
-  // The draft block over a batch: row i pairs streams_in[i] (the target's streams of a position) with
-  // the token after it, and predicts the token after that. `spans` carry those next tokens and the
-  // draft block's own caches (one layer, ratio 0). Same errors as run().
+  // The draft block over a batch: row i pairs streams_in[i] (the target's streams of a position)
+  // with the token after it, and predicts the token after that. `spans` carry those next tokens and
+  // the draft block's own caches (one layer, ratio 0). Same errors as run().
   Result<void> run_draft(const StepInput& input);
 
   // Output streams of the last run, [N, n_hc, hidden] f32; valid until the next one.

@@ -1,8 +1,9 @@
 #pragma once
 // The state of one session in the layers of one stage: what attention can look back on.
 //
-//   layer, every ratio     ring       [kRingRows, head_dim]       raw rows, row = position mod kRingRows
-//   layer, ratio 4 or 128  rows       floor(length / ratio)       compressed rows, pages of kPageRows
+//   layer, every ratio     ring       [kRingRows, head_dim]       raw rows, row = position mod
+//   kRingRows layer, ratio 4 or 128  rows       floor(length / ratio)       compressed rows, pages
+//   of kPageRows
 //                          frontier   [8, 2h] or [128, h], twice  windows that are not complete yet
 //   layer, ratio 4         index rows and index frontier, 128 wide
 //
@@ -23,8 +24,8 @@ namespace ds4 {
 
 class KvCache {
  public:
-  // Ring slots: the window of 128, and as many again so that up to 128 speculative rows can be written
-  // without losing one that is still visible after a rewind.
+  // Ring slots: the window of 128, and as many again so that up to 128 speculative rows can be
+  // written without losing one that is still visible after a rewind.
   static constexpr int64_t kRingRows = 256;
 
   // One layer per entry of `ratios` (0, 4 or 128), for up to `capacity` positions.
@@ -36,7 +37,7 @@ class KvCache {
   static int64_t bytes_needed(const ModelConfig& config, std::span<const int> ratios,
                               int64_t capacity);
 
-  int64_t length() const { return length_; }      // positions held: 0 .. length - 1
+  int64_t length() const { return length_; }  // positions held: 0 .. length - 1
   int64_t capacity() const { return capacity_; }
 
   // Views of layer `i`, for the ops of a step.

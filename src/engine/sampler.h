@@ -2,9 +2,9 @@
 // Chooses the next token from logits.
 //
 // Temperature 0 takes the largest logit, the lowest id among equals. Otherwise, in this order:
-// softmax(logits / temperature), top-k, top-p (the smallest set of most likely tokens that reaches the
-// mass, at least one), min-p (drops what is below min_p times the best), renormalise, draw. The same
-// seed and logits give the same tokens on every machine.
+// softmax(logits / temperature), top-k, top-p (the smallest set of most likely tokens that reaches
+// the mass, at least one), min-p (drops what is below min_p times the best), renormalise, draw. The
+// same seed and logits give the same tokens on every machine.
 #include <cstdint>
 #include <random>
 #include <span>

@@ -47,12 +47,14 @@ Result<SyncStats> Session::sync(std::span<const Token> prompt, std::stop_token s
   const int64_t chunk = engine_->options().prefill_chunk_tokens;
   for (int64_t done = stats.reused_tokens; done < total;) {
     if (stop.stop_requested()) {
-      return fail(ErrorCode::kCancelled, fmt::format("stopped after {} of {} prompt tokens", done, total));
+      return fail(ErrorCode::kCancelled,
+                  fmt::format("stopped after {} of {} prompt tokens", done, total));
     }
     // Chunks end at multiples of the chunk size, wherever the sync began.
     const int64_t n = std::min(total - done, chunk - done % chunk);
-    const SessionStep step{.session = this,
-                           .tokens = prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(n))};
+    const SessionStep step{
+        .session = this,
+        .tokens = prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(n))};
     DS4_TRY_VOID(engine_->step({&step, 1}));
     done += n;
     stats.evaluated_tokens += n;

@@ -36,19 +36,19 @@ class Session {
   // Called between chunks with the tokens done so far and in all.
   using Progress = std::function<void(int64_t done, int64_t total)>;
 
-  // Makes `prompt` the exact token history. When it continues the present history only the new tokens
-  // are evaluated; otherwise the session starts over. At least the last token is always evaluated, so
-  // logits() are those after `prompt`.
-  // Errors: kInvalidArgument for an empty prompt, kContextFull, both before anything changed;
-  // kCancelled between chunks, after which the session holds the chunks that were finished; kDevice,
-  // after which it can only be destroyed.
+  // Makes `prompt` the exact token history. When it continues the present history only the new
+  // tokens are evaluated; otherwise the session starts over. At least the last token is always
+  // evaluated, so logits() are those after `prompt`. Errors: kInvalidArgument for an empty prompt,
+  // kContextFull, both before anything changed; kCancelled between chunks, after which the session
+  // holds the chunks that were finished; kDevice, after which it can only be destroyed.
   Result<SyncStats> sync(std::span<const Token> prompt, std::stop_token stop = {},
                          const Progress& progress = {});
 
   // Appends one token. Errors as sync(); the session is unchanged unless kDevice.
   Result<void> decode(Token token);
 
-  // Next-token logits, f32 [vocab_size]; valid until the next sync or decode. All zero before the first.
+  // Next-token logits, f32 [vocab_size]; valid until the next sync or decode. All zero before the
+  // first.
   std::span<const float> logits() const { return logits_; }
   std::span<const Token> tokens() const { return tokens_; }
   int64_t ctx_tokens() const { return cache_.capacity(); }

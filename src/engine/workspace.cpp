@@ -85,11 +85,19 @@ Result<Workspace> Workspace::create(Device& device, const ModelConfig& config, i
 StepTensors Workspace::step(int64_t n) const {
   DS4_CHECK(n >= 1 && n <= max_rows_);
   StepTensors t = step_;
-  for (Tensor* tensor :
-       {&t.tokens, &t.positions, &t.rope_plain, &t.rope_compress, &t.streams, &t.mix, &t.x, &t.out,
-        &t.shared_out, &t.q_rank, &t.q, &t.kv, &t.heads, &t.o_rank, &t.comp_kv, &t.comp_gate,
-        &t.index_q, &t.index_weights, &t.selected, &t.router_logits, &t.expert_ids,
-        &t.expert_weights, &t.mid, &t.shared_gate, &t.shared_up}) {
+  for (Tensor* tensor : {&t.tokens,     &t.positions,
+                         &t.rope_plain, &t.rope_compress,
+                         &t.streams,    &t.mix,
+                         &t.x,          &t.out,
+                         &t.shared_out, &t.q_rank,
+                         &t.q,          &t.kv,
+                         &t.heads,      &t.o_rank,
+                         &t.comp_kv,    &t.comp_gate,
+                         &t.index_q,    &t.index_weights,
+                         &t.selected,   &t.router_logits,
+                         &t.expert_ids, &t.expert_weights,
+                         &t.mid,        &t.shared_gate,
+                         &t.shared_up}) {
     *tensor = tensor->slice(0, n);
   }
   return t;

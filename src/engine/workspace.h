@@ -1,6 +1,6 @@
 #pragma once
-// The activations of one step, allocated once for the largest step there will be. `view(n)` gives the
-// same memory as tensors of n rows. Names follow docs/model.md.
+// The activations of one step, allocated once for the largest step there will be. `view(n)` gives
+// the same memory as tensors of n rows. Names follow docs/model.md.
 #include <cstdint>
 
 #include "base/result.h"
@@ -32,10 +32,10 @@ struct StepTensors {
   Tensor selected;       // [N, index_topk] i32
   Tensor router_logits;  // [N, n_experts]
   Tensor expert_ids;     // [N, n_experts_used] i32
-  Tensor expert_weights; // [N, n_experts_used]
-  Tensor mid;            // [N, n_experts_used, expert_ffn]
-  Tensor shared_gate;    // [N, expert_ffn]
-  Tensor shared_up;      // [N, expert_ffn]
+  Tensor expert_weights;  // [N, n_experts_used]
+  Tensor mid;             // [N, n_experts_used, expert_ffn]
+  Tensor shared_gate;     // [N, expert_ffn]
+  Tensor shared_up;       // [N, expert_ffn]
 };
 
 // M rows that go through the output head.

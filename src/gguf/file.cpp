@@ -24,9 +24,10 @@ Result<void> refuse_split(const File& file) {
   if (!n || *n <= 1) return {};
   const Value* no = file.find("split.no");
   const int64_t index = no == nullptr ? 0 : no->as_int().value_or(0);
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("piece {} of {} of a split GGUF; split files are not supported: merge first",
-                          index + 1, *n));
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("piece {} of {} of a split GGUF; split files are not supported: merge first",
+                  index + 1, *n));
 }
 
 // Keys that decide what the model is: a second value would make the file mean two things.
@@ -123,7 +124,8 @@ class Parser {
 };
 
 Result<void> Parser::header() {
-  if (bytes_.empty()) return fail(ErrorCode::kCorrupt, "truncated: the file is empty, expected GGUF");
+  if (bytes_.empty())
+    return fail(ErrorCode::kCorrupt, "truncated: the file is empty, expected GGUF");
   uint32_t magic = 0;
   const size_t n_magic = std::min<size_t>(4, bytes_.size());
   std::memcpy(&magic, bytes_.data(), n_magic);
@@ -151,8 +153,8 @@ Result<void> Parser::header() {
   DS4_TRY(n_tensors_, scalar<uint64_t>("the tensor count"));
   DS4_TRY(n_keys_, scalar<uint64_t>("the key count"));
   if (n_tensors_ > left() / kMinTensorBytes) {
-    return corrupt(8, fmt::format("{} tensors cannot fit in a file of {} bytes", n_tensors_,
-                                  bytes_.size()));
+    return corrupt(
+        8, fmt::format("{} tensors cannot fit in a file of {} bytes", n_tensors_, bytes_.size()));
   }
   if (n_keys_ > left() / kMinKeyBytes) {
     return corrupt(16, fmt::format("{} metadata keys cannot fit in a file of {} bytes", n_keys_,
@@ -165,8 +167,8 @@ Result<ValueType> Parser::value_type(std::string_view key) {
   const size_t at = pos_;
   DS4_TRY(const uint32_t id, scalar<uint32_t>(key));
   if (id > kMaxValueType) {
-    return corrupt(at, fmt::format("key {}: value type 0..{} expected, found {}", key, kMaxValueType,
-                                   id));
+    return corrupt(
+        at, fmt::format("key {}: value type 0..{} expected, found {}", key, kMaxValueType, id));
   }
   return static_cast<ValueType>(id);
 }
@@ -192,13 +194,15 @@ Result<void> Parser::skip_value(ValueType type, std::string_view key, int depth)
   DS4_TRY(const ValueType element, value_type(key));
   DS4_TRY(const uint64_t count, scalar<uint64_t>(key));
   // Smallest size of one element: a string has at least its length, an array its type and count.
-  const uint64_t least = element == ValueType::kString  ? 8
-                         : element == ValueType::kArray ? 12
-                                                        : static_cast<uint64_t>(value_bytes(element));
+  const uint64_t least = element == ValueType::kString ? 8
+                         : element == ValueType::kArray
+                             ? 12
+                             : static_cast<uint64_t>(value_bytes(element));
   if (count > left() / least) {
-    return corrupt(pos_, fmt::format("key {}: truncated or hostile: {} elements of type {} cannot fit "
-                                     "in the {} bytes left",
-                                     key, count, value_type_name(element), left()));
+    return corrupt(pos_,
+                   fmt::format("key {}: truncated or hostile: {} elements of type {} cannot fit "
+                               "in the {} bytes left",
+                               key, count, value_type_name(element), left()));
   }
   if (element != ValueType::kString && element != ValueType::kArray) {
     pos_ += count * least;
@@ -229,9 +233,10 @@ Result<void> Parser::alignment() {
   const auto n = value->as_int();
   const bool fine = n && *n >= 0 && (*n == 0 || ((*n & (*n - 1)) == 0 && *n % 8 == 0));
   if (!fine) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("general.alignment: a power of two and a multiple of 8 expected, found {}",
-                            n ? fmt::to_string(*n) : value->type_name()));
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("general.alignment: a power of two and a multiple of 8 expected, found {}",
+                    n ? fmt::to_string(*n) : value->type_name()));
   }
   if (*n != 0) file_.alignment_ = *n;
   return {};
@@ -251,8 +256,8 @@ Result<void> Parser::dims(TensorInfo& info) {
     if (dim == 0) return corrupt(dim_at, fmt::format("tensor {}: dimension {} is 0", info.name, d));
     if (dim > static_cast<uint64_t>(kMaxInt64) ||
         __builtin_mul_overflow(n_elements, static_cast<int64_t>(dim), &n_elements)) {
-      return corrupt(dim_at, fmt::format("tensor {}: the number of elements overflows 64 bits",
-                                         info.name));
+      return corrupt(dim_at,
+                     fmt::format("tensor {}: the number of elements overflows 64 bits", info.name));
     }
     info.dims.push_back(static_cast<int64_t>(dim));
   }
@@ -269,10 +274,10 @@ Result<void> Parser::tensor() {
   DS4_TRY(const uint64_t offset, scalar<uint64_t>("a tensor offset"));
   if (const auto geometry = type_geometry(info.type_id)) {
     if (info.dims[0] % geometry->block_elems != 0) {
-      return corrupt(type_at, fmt::format("tensor {}: a row of {} values is not a multiple of the {} "
-                                          "block of {}",
-                                          info.name, info.dims[0], geometry->name,
-                                          geometry->block_elems));
+      return corrupt(type_at,
+                     fmt::format("tensor {}: a row of {} values is not a multiple of the {} "
+                                 "block of {}",
+                                 info.name, info.dims[0], geometry->name, geometry->block_elems));
     }
     int64_t bytes = info.dims[0] / geometry->block_elems;
     bool overflow = __builtin_mul_overflow(bytes, geometry->block_bytes, &bytes);
@@ -285,11 +290,13 @@ Result<void> Parser::tensor() {
     info.bytes = bytes;
   }
   if (offset % static_cast<uint64_t>(file_.alignment_) != 0) {
-    return corrupt(type_at + 4, fmt::format("tensor {}: offset {} is not a multiple of the alignment {}",
-                                            info.name, offset, file_.alignment_));
+    return corrupt(type_at + 4,
+                   fmt::format("tensor {}: offset {} is not a multiple of the alignment {}",
+                               info.name, offset, file_.alignment_));
   }
   if (offset > static_cast<uint64_t>(kMaxInt64)) {
-    return corrupt(type_at + 4, fmt::format("tensor {}: offset {} is out of range", info.name, offset));
+    return corrupt(type_at + 4,
+                   fmt::format("tensor {}: offset {} is out of range", info.name, offset));
   }
   info.offset = static_cast<int64_t>(offset);
   if (!file_.tensor_index_.emplace(info.name, file_.tensors_.size()).second) {
@@ -302,11 +309,13 @@ Result<void> Parser::tensor() {
 // Turns the relative offset into one from the start of the file.
 Result<void> Parser::place(TensorInfo& info) {
   if (__builtin_add_overflow(info.offset, file_.data_start_, &info.offset)) {
-    return fail(ErrorCode::kCorrupt, fmt::format("tensor {}: its offset overflows 64 bits", info.name));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("tensor {}: its offset overflows 64 bits", info.name));
   }
   int64_t end = 0;
   if (__builtin_add_overflow(info.offset, info.bytes.value_or(0), &end)) {
-    return fail(ErrorCode::kCorrupt, fmt::format("tensor {}: its end overflows 64 bits", info.name));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("tensor {}: its end overflows 64 bits", info.name));
   }
   return {};
 }
@@ -319,10 +328,11 @@ Result<void> Parser::ends_inside() const {
   }
   const auto size = static_cast<int64_t>(bytes_.size());
   if (last == nullptr || end_of(*last) <= size) return {};
-  return fail(ErrorCode::kCorrupt,
-              fmt::format("truncated: tensor {} at byte {} needs the file to have at least {} bytes, "
-                          "found {} (download incomplete?)",
-                          last->name, last->offset, end_of(*last), size));
+  return fail(
+      ErrorCode::kCorrupt,
+      fmt::format("truncated: tensor {} at byte {} needs the file to have at least {} bytes, "
+                  "found {} (download incomplete?)",
+                  last->name, last->offset, end_of(*last), size));
 }
 
 Result<void> Parser::no_overlap() const {
@@ -330,9 +340,8 @@ Result<void> Parser::no_overlap() const {
   for (const TensorInfo& t : file_.tensors_) {
     if (t.bytes) order.push_back(&t);
   }
-  std::sort(order.begin(), order.end(), [](const TensorInfo* a, const TensorInfo* b) {
-    return a->offset < b->offset;
-  });
+  std::sort(order.begin(), order.end(),
+            [](const TensorInfo* a, const TensorInfo* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < order.size(); ++i) {
     const TensorInfo& before = *order[i - 1];
     if (before.offset + *before.bytes > order[i]->offset) {

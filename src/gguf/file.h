@@ -1,12 +1,13 @@
 #pragma once
 // A GGUF file opened for reading: header, metadata and tensor directory are parsed and checked,
-// tensor data stays where it is. What is checked, in this order: the file exists and is GGUF version 3
-// (text files, web pages and Git LFS pointers are named as such); counts, lengths and nesting fit the
-// file; value types, dimensions and block sizes make sense; names are unique; every tensor of known
-// type lies inside the file, aligned and not over another; the file is not one piece of a split model.
+// tensor data stays where it is. What is checked, in this order: the file exists and is GGUF
+// version 3 (text files, web pages and Git LFS pointers are named as such); counts, lengths and
+// nesting fit the file; value types, dimensions and block sizes make sense; names are unique; every
+// tensor of known type lies inside the file, aligned and not over another; the file is not one
+// piece of a split model.
 //
-// Hostile bytes cost at most memory in proportion to the file: nothing is reserved from a count that
-// the file's size does not bear out. Errors carry the file name and a byte position.
+// Hostile bytes cost at most memory in proportion to the file: nothing is reserved from a count
+// that the file's size does not bear out. Errors carry the file name and a byte position.
 //
 // Immutable after open; const access is thread-safe. Views point into the mapping.
 #include <cstddef>
@@ -33,8 +34,8 @@ struct KeyValue {
 struct TensorInfo {
   std::string_view name;
   uint32_t type_id = 0;
-  std::vector<int64_t> dims;   // as in the file: the row length first
-  int64_t offset = 0;          // from the start of the file
+  std::vector<int64_t> dims;     // as in the file: the row length first
+  int64_t offset = 0;            // from the start of the file
   std::optional<int64_t> bytes;  // without padding; empty for a type of unknown geometry
   const std::byte* data = nullptr;
 

@@ -16,7 +16,8 @@ bool starts_with(std::span<const std::byte> bytes, std::string_view text) {
 
 std::string describe_foreign(std::span<const std::byte> bytes) {
   if (starts_with(bytes, "version https://git-lfs")) {
-    return "this is a Git LFS pointer, a small text that stands for the model; fetch the file itself "
+    return "this is a Git LFS pointer, a small text that stands for the model; fetch the file "
+           "itself "
            "(git lfs pull)";
   }
   const auto head = bytes.first(std::min<size_t>(bytes.size(), 512));

@@ -1,6 +1,6 @@
 #pragma once
-// What a file that lacks the GGUF magic seems to be. A failed download is usually a web page or a Git
-// LFS pointer, and saying so saves the reader an hour.
+// What a file that lacks the GGUF magic seems to be. A failed download is usually a web page or a
+// Git LFS pointer, and saying so saves the reader an hour.
 #include <cstddef>
 #include <span>
 #include <string>

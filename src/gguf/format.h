@@ -7,7 +7,8 @@
 //   zeros up to a multiple of the alignment; offsets count from here
 //   tensor data, each tensor padded with zeros to the alignment, the last one too
 //
-// A string is a u64 length and its bytes; an array is a u32 element type, a u64 count, the elements.
+// A string is a u64 length and its bytes; an array is a u32 element type, a u64 count, the
+// elements.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,8 +24,8 @@ inline constexpr int64_t kHeaderBytes = 24;
 inline constexpr int64_t kDefaultAlignment = 32;
 inline constexpr int kMaxArrayDepth = 8;
 inline constexpr int kMaxDims = 4;
-// The shortest record that can exist: a one-letter key with a one-byte value, and a one-letter tensor
-// of one dimension. Counts in the header are held against these before anything is read.
+// The shortest record that can exist: a one-letter key with a one-byte value, and a one-letter
+// tensor of one dimension. Counts in the header are held against these before anything is read.
 inline constexpr int64_t kMinKeyBytes = 8 + 1 + 4 + 1;
 inline constexpr int64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
@@ -51,8 +52,8 @@ int64_t value_bytes(ValueType type);
 std::string_view value_type_name(ValueType type);
 
 // Name and block geometry of a tensor type id, also of types that can only be sized and skipped.
-// Empty for ids this reader cannot size; such a tensor is an error only when somebody wants it. Ids 40
-// and 41 are left out on purpose: private formats use them with other geometries.
+// Empty for ids this reader cannot size; such a tensor is an error only when somebody wants it. Ids
+// 40 and 41 are left out on purpose: private formats use them with other geometries.
 std::optional<DTypeInfo> type_geometry(uint32_t type_id);
 // "Q6_K", or "type 77" for an id without a name.
 std::string type_name(uint32_t type_id);

@@ -16,19 +16,27 @@ T load(const std::byte* at) {
 
 std::optional<int64_t> load_int(ValueType type, const std::byte* at) {
   switch (type) {
-    case ValueType::kU8: return load<uint8_t>(at);
-    case ValueType::kI8: return load<int8_t>(at);
-    case ValueType::kU16: return load<uint16_t>(at);
-    case ValueType::kI16: return load<int16_t>(at);
-    case ValueType::kU32: return load<uint32_t>(at);
-    case ValueType::kI32: return load<int32_t>(at);
-    case ValueType::kI64: return load<int64_t>(at);
+    case ValueType::kU8:
+      return load<uint8_t>(at);
+    case ValueType::kI8:
+      return load<int8_t>(at);
+    case ValueType::kU16:
+      return load<uint16_t>(at);
+    case ValueType::kI16:
+      return load<int16_t>(at);
+    case ValueType::kU32:
+      return load<uint32_t>(at);
+    case ValueType::kI32:
+      return load<int32_t>(at);
+    case ValueType::kI64:
+      return load<int64_t>(at);
     case ValueType::kU64: {
       const uint64_t value = load<uint64_t>(at);
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
       return static_cast<int64_t>(value);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -70,7 +78,8 @@ std::optional<std::string_view> Value::as_string() const {
 
 std::optional<std::vector<int64_t>> Value::as_ints() const {
   const auto a = array();
-  if (!a || a->element == ValueType::kString || a->element == ValueType::kArray) return std::nullopt;
+  if (!a || a->element == ValueType::kString || a->element == ValueType::kArray)
+    return std::nullopt;
   std::vector<int64_t> values;
   for (int64_t i = 0; i < a->count; ++i) {
     const auto value = load_int(a->element, a->bytes.data() + i * value_bytes(a->element));
@@ -82,7 +91,8 @@ std::optional<std::vector<int64_t>> Value::as_ints() const {
 
 std::optional<std::vector<double>> Value::as_floats() const {
   const auto a = array();
-  if (!a || a->element == ValueType::kString || a->element == ValueType::kArray) return std::nullopt;
+  if (!a || a->element == ValueType::kString || a->element == ValueType::kArray)
+    return std::nullopt;
   std::vector<double> values;
   for (int64_t i = 0; i < a->count; ++i) {
     const auto value = load_float(a->element, a->bytes.data() + i * value_bytes(a->element));

@@ -1,6 +1,7 @@
 #pragma once
-// One metadata value as it lies in the file, with getters that convert. Exporters write the same key
-// with different integer widths, so an integer getter takes any integer type that holds the value.
+// One metadata value as it lies in the file, with getters that convert. Exporters write the same
+// key with different integer widths, so an integer getter takes any integer type that holds the
+// value.
 //
 // A Value is a view: it lives as long as the bytes it was parsed from. Thread-safe.
 #include <cstddef>

@@ -36,7 +36,8 @@ void put_array_head(std::vector<std::byte>& out, ValueType element, size_t count
 
 Layout::Layout(int64_t alignment) : alignment_(alignment) {
   DS4_CHECK(alignment >= 8 && (alignment & (alignment - 1)) == 0);
-  if (alignment != kDefaultAlignment) add_u32("general.alignment", static_cast<uint32_t>(alignment));
+  if (alignment != kDefaultAlignment)
+    add_u32("general.alignment", static_cast<uint32_t>(alignment));
 }
 
 void Layout::begin_key(std::string_view key, ValueType type) {
@@ -105,7 +106,9 @@ int Layout::add_tensor(std::string_view name, DType type, const Shape& shape) {
   return n_tensors() - 1;
 }
 
-int64_t Layout::tensor_bytes(int tensor) const { return tensors_[static_cast<size_t>(tensor)].bytes; }
+int64_t Layout::tensor_bytes(int tensor) const {
+  return tensors_[static_cast<size_t>(tensor)].bytes;
+}
 
 int64_t Layout::tensor_offset(int tensor) const {
   return data_start() + tensors_[static_cast<size_t>(tensor)].offset;

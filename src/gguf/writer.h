@@ -1,7 +1,8 @@
 #pragma once
 // Writing GGUF in two steps. A Layout collects metadata and tensors and plans every byte: because
-// sizes follow from types and shapes, offsets are known before any tensor is computed. A Writer then
-// takes tensor data in any order and piecewise, and the file appears under its name only when complete.
+// sizes follow from types and shapes, offsets are known before any tensor is computed. A Writer
+// then takes tensor data in any order and piecewise, and the file appears under its name only when
+// complete.
 //
 //   Layout layout;
 //   layout.add_string("general.architecture", "deepseek4");

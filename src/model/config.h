@@ -1,6 +1,6 @@
 #pragma once
-// The hyper-parameters of a DeepSeek-V4 model, in the paper's and the official config's words, and the
-// three shapes this engine runs: Flash, Pro and our own Nano.
+// The hyper-parameters of a DeepSeek-V4 model, in the paper's and the official config's words, and
+// the three shapes this engine runs: Flash, Pro and our own Nano.
 //
 // A model file must match one of the three entirely (model/config_reader.h). Tests may fill a
 // ModelConfig with any small or odd shape; no file loader accepts one.
@@ -66,7 +66,8 @@ struct ModelConfig {
   bool has_indexer(int64_t layer) const { return compress_ratio(layer) == 4; }
   bool is_hash_layer(int64_t layer) const { return layer < n_hash_layers; }
 
-  // Width of a compressor's projections: ratio 4 overlaps two windows and has two columns per value.
+  // Width of a compressor's projections: ratio 4 overlaps two windows and has two columns per
+  // value.
   int64_t compressor_width_for(int ratio) const { return ratio == 4 ? 2 * head_dim : head_dim; }
   int64_t compressor_width(int64_t layer) const {
     return compressor_width_for(compress_ratio(layer));

@@ -36,8 +36,10 @@ constexpr std::array<IntKey, 22> kShapeKeys{{
     {"deepseek4.attention.output_lora_rank", [](const ModelConfig& c) { return c.o_lora_rank; }},
     {"deepseek4.attention.output_group_count", [](const ModelConfig& c) { return c.o_groups; }},
     {"deepseek4.attention.sliding_window", [](const ModelConfig& c) { return c.window; }},
-    {"deepseek4.attention.indexer.head_count", [](const ModelConfig& c) { return c.index_n_heads; }},
-    {"deepseek4.attention.indexer.key_length", [](const ModelConfig& c) { return c.index_head_dim; }},
+    {"deepseek4.attention.indexer.head_count",
+     [](const ModelConfig& c) { return c.index_n_heads; }},
+    {"deepseek4.attention.indexer.key_length",
+     [](const ModelConfig& c) { return c.index_head_dim; }},
     {"deepseek4.attention.indexer.top_k", [](const ModelConfig& c) { return c.index_topk; }},
     {"deepseek4.expert_count", [](const ModelConfig& c) { return c.n_experts; }},
     {"deepseek4.expert_used_count", [](const ModelConfig& c) { return c.n_experts_used; }},
@@ -119,8 +121,8 @@ Result<void> check_architecture(const File& file) {
                              *name));
 }
 
-// Every required key that is absent or of another kind, at once: a file from another exporter should
-// need one look, not one per key.
+// Every required key that is absent or of another kind, at once: a file from another exporter
+// should need one look, not one per key.
 class KeyCheck {
  public:
   explicit KeyCheck(const File& file) : file_(file) {}
@@ -145,8 +147,8 @@ class KeyCheck {
     std::string text;
     if (!missing_.empty()) text = fmt::format("missing keys: {}", fmt::join(missing_, ", "));
     if (!mistyped_.empty()) {
-      text += fmt::format("{}mistyped keys: {}", text.empty() ? "" : "; ",
-                          fmt::join(mistyped_, ", "));
+      text +=
+          fmt::format("{}mistyped keys: {}", text.empty() ? "" : "; ", fmt::join(mistyped_, ", "));
     }
     return failure(file_, ErrorCode::kCorrupt, text);
   }
@@ -161,8 +163,10 @@ Result<void> check_keys(const File& file) {
   KeyCheck check(file);
   for (const IntKey& k : kShapeKeys) check.require(k.key, &Value::as_int, "an integer");
   for (const NumberKey& k : kConstantKeys) {
-    if (k.required) check.require(k.key, &Value::as_float, "a number");
-    else check.allow(k.key, &Value::as_float, "a number");
+    if (k.required)
+      check.require(k.key, &Value::as_float, "a number");
+    else
+      check.allow(k.key, &Value::as_float, "a number");
   }
   check.require(kRatios, &Value::as_ints, "an array of integers");
   check.require(kClampRouted, &Value::as_floats, "an array of numbers");
@@ -187,9 +191,10 @@ std::string nextn_hint(const File& file, int64_t n_layers) {
     if (file.find_tensor(fmt::format("blk.{}.nextn.{}.weight", n_layers - 1, name)) == nullptr) {
       continue;
     }
-    return fmt::format("; layer {} is an MTP block in another exporter's layout, which is not "
-                       "supported",
-                       n_layers - 1);
+    return fmt::format(
+        "; layer {} is an MTP block in another exporter's layout, which is not "
+        "supported",
+        n_layers - 1);
   }
   return "";
 }
@@ -251,7 +256,8 @@ class ConstantCheck {
       const bool in_model = i < config_.compress_ratios.size();
       // Entries after the last layer belong to draft blocks and only have to be ratios.
       if (in_model ? found[i] == config_.compress_ratios[i] : found[i] >= 0) continue;
-      differs(fmt::format("{}[{}]", kRatios, i), found[i], in_model ? config_.compress_ratios[i] : 0);
+      differs(fmt::format("{}[{}]", kRatios, i), found[i],
+              in_model ? config_.compress_ratios[i] : 0);
     }
   }
 
@@ -351,9 +357,9 @@ Result<VocabData> vocab_from_gguf(const File& file, const ModelConfig& config) {
   }
   if (vocab.token_types.empty()) vocab.token_types = default_token_types(vocab);
   const Value* pre = file.find(kTokenizerPre);
-  const auto checked = check_gguf_tokenizer(*file.find(kTokenizerModel)->as_string(),
-                                            pre == nullptr ? "" : *pre->as_string(),
-                                            fingerprints(vocab));
+  const auto checked =
+      check_gguf_tokenizer(*file.find(kTokenizerModel)->as_string(),
+                           pre == nullptr ? "" : *pre->as_string(), fingerprints(vocab));
   if (!checked) return fail_within(file.path(), checked.error());
   DS4_TRY_VOID(check_special_tokens(file, vocab));
   return vocab;

@@ -1,7 +1,8 @@
 #pragma once
 // From GGUF metadata to a ModelConfig: decides whether a file is one of the three known models, and
-// checks every constant the arithmetic depends on. A file with another clamp, ratio or epsilon would
-// load and answer with plausible nonsense, so nothing is taken on trust (docs/formats/gguf.md).
+// checks every constant the arithmetic depends on. A file with another clamp, ratio or epsilon
+// would load and answer with plausible nonsense, so nothing is taken on trust
+// (docs/formats/gguf.md).
 #include "base/result.h"
 #include "gguf/file.h"
 #include "model/config.h"
@@ -18,8 +19,8 @@ inline constexpr const char* kEffortProfileKey = "ds4.effort_profile";
 // them, found and expected); kCorrupt for missing or mistyped keys (all of them).
 Result<ModelConfig> config_from_gguf(const gguf::File& file);
 
-// The vocabulary arrays, checked for size, tokenizer kind and the control tokens every prompt needs.
-// `config` is what config_from_gguf() returned. Errors: kCorrupt, kUnsupported.
+// The vocabulary arrays, checked for size, tokenizer kind and the control tokens every prompt
+// needs. `config` is what config_from_gguf() returned. Errors: kCorrupt, kUnsupported.
 Result<VocabData> vocab_from_gguf(const gguf::File& file, const ModelConfig& config);
 
 }  // namespace ds4

@@ -30,10 +30,11 @@ Result<void> check_mtp_architecture(const gguf::File& file) {
   const gguf::Value* value = file.find("general.architecture");
   const auto name = value == nullptr ? std::nullopt : value->as_string();
   if (name == "deepseek4_mtp_support") return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: general.architecture: expected deepseek4_mtp_support, found {}; this "
-                          "is not an MTP draft file",
-                          file.path(), name.value_or("nothing")));
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{}: general.architecture: expected deepseek4_mtp_support, found {}; this "
+                  "is not an MTP draft file",
+                  file.path(), name.value_or("nothing")));
 }
 
 }  // namespace

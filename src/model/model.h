@@ -1,6 +1,7 @@
 #pragma once
-// A model file opened, identified and bound: shape, weights, vocabulary. open() either returns a model
-// whose every constant and tensor was checked, or one line saying what is wrong and what was expected.
+// A model file opened, identified and bound: shape, weights, vocabulary. open() either returns a
+// model whose every constant and tensor was checked, or one line saying what is wrong and what was
+// expected.
 //
 // Weights stay in the file's mapping and are read when used. Immutable after open() and load_mtp();
 // const access is thread-safe; moving keeps all views valid.
@@ -34,8 +35,8 @@ class Model {
   static Result<Model> from_gguf(gguf::File file);
 
   // Adds the MTP draft block from its own file and replaces one that the model has.
-  // Errors, with the model unchanged: those of reading; kUnsupported for a file that is no such block
-  // or has other dimensions than this model.
+  // Errors, with the model unchanged: those of reading; kUnsupported for a file that is no such
+  // block or has other dimensions than this model.
   Result<void> load_mtp(const std::string& path);
 
   const ModelConfig& config() const { return config_; }

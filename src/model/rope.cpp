@@ -22,7 +22,8 @@ std::vector<float> rope_frequencies(const ModelConfig& config, bool compressed) 
   const int64_t n_pairs = config.rope_head_dim / 2;
   std::vector<float> frequencies;
   for (int64_t i = 0; i < n_pairs; ++i) {
-    const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(config.rope_head_dim);
+    const double exponent =
+        2.0 * static_cast<double>(i) / static_cast<double>(config.rope_head_dim);
     // The f64 power is within an ulp of f64, so its rounding to f32 is the correct one.
     const auto power = static_cast<float>(std::pow(base, exponent));
     frequencies.push_back(1.0f / power);

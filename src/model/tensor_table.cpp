@@ -101,17 +101,22 @@ constexpr std::array kRoutedTypes{DType::kIQ2_XXS, DType::kQ2_K, DType::kQ4_K, D
 
 std::span<const DType> accepted_types(TensorKind kind) {
   switch (kind) {
-    case TensorKind::kVector: return kVectorTypes;
-    case TensorKind::kHashIds: return kIdTypes;
+    case TensorKind::kVector:
+      return kVectorTypes;
+    case TensorKind::kHashIds:
+      return kIdTypes;
     case TensorKind::kEmbedding:
     case TensorKind::kAttention:
-    case TensorKind::kDense: return kPlainTypes;
+    case TensorKind::kDense:
+      return kPlainTypes;
     case TensorKind::kOutput:
     case TensorKind::kProjection:
-    case TensorKind::kShared: return kProjectionTypes;
+    case TensorKind::kShared:
+      return kProjectionTypes;
     case TensorKind::kRoutedGate:
     case TensorKind::kRoutedUp:
-    case TensorKind::kRoutedDown: return kRoutedTypes;
+    case TensorKind::kRoutedDown:
+      return kRoutedTypes;
   }
   return {};
 }

@@ -29,9 +29,9 @@ class Binder {
     const auto found = lookup_(spec.name);
     if (!found) {
       const auto type = unusable_ ? unusable_(spec.name) : std::nullopt;
-      complain(type ? fmt::format("{} has type {}, expected {}", spec.name, *type,
-                                  type_list(spec.kind))
-                    : fmt::format("{} is missing", spec.name));
+      complain(
+          type ? fmt::format("{} has type {}, expected {}", spec.name, *type, type_list(spec.kind))
+               : fmt::format("{} is missing", spec.name));
       return;
     }
     if (!(found->shape() == spec.shape)) {
@@ -49,9 +49,10 @@ class Binder {
   // The kernels of a layer read gate and up together.
   void same_gate_up(std::string_view prefix, const MoeWeights& moe) {
     if (moe.gate.empty() || moe.up.empty() || moe.gate.dtype() == moe.up.dtype()) return;
-    complain(fmt::format("{}ffn_gate_exps.weight is {} but {}ffn_up_exps.weight is {}, expected the "
-                         "same type",
-                         prefix, dtype_name(moe.gate.dtype()), prefix, dtype_name(moe.up.dtype())));
+    complain(
+        fmt::format("{}ffn_gate_exps.weight is {} but {}ffn_up_exps.weight is {}, expected the "
+                    "same type",
+                    prefix, dtype_name(moe.gate.dtype()), prefix, dtype_name(moe.up.dtype())));
   }
 
   Result<void> finish() const {
@@ -110,7 +111,8 @@ Result<Weights> bind_weights(const ModelConfig& config, const TensorLookup& look
   Weights weights;
   // Some published files announce a draft layer and have none: only tensors count. Any of these
   // three is enough, so that a damaged block is reported instead of dropped.
-  for (const char* name : {"mtp.0.e_proj.weight", "mtp.0.h_proj.weight", "mtp.0.attn_norm.weight"}) {
+  for (const char* name :
+       {"mtp.0.e_proj.weight", "mtp.0.h_proj.weight", "mtp.0.attn_norm.weight"}) {
     if (present(lookup, unusable, name)) weights.mtp.emplace();
   }
   Binder binder(lookup, unusable);
@@ -122,8 +124,8 @@ Result<Weights> bind_weights(const ModelConfig& config, const TensorLookup& look
   if (weights.mtp) binder.same_gate_up("mtp.0.", weights.mtp->layer.moe);
   DS4_TRY_VOID(binder.finish());
   for (int64_t i = 0; i < config.n_layers && config.is_hash_layer(i); ++i) {
-    DS4_TRY_VOID(check_hash_ids(i, weights.layers[static_cast<size_t>(i)].moe.hash_ids,
-                                config.n_experts));
+    DS4_TRY_VOID(
+        check_hash_ids(i, weights.layers[static_cast<size_t>(i)].moe.hash_ids, config.n_experts));
   }
   return weights;
 }

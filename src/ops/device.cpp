@@ -7,8 +7,8 @@
 
 namespace ds4 {
 
-// Anonymous mappings: page-aligned, zero until touched, given back whole, and a size that the system
-// cannot promise is an error here instead of a kill later.
+// Anonymous mappings: page-aligned, zero until touched, given back whole, and a size that the
+// system cannot promise is an error here instead of a kill later.
 Result<Buffer> HostDevice::allocate(int64_t size_bytes) {
   DS4_CHECK(size_bytes >= 0);
   const size_t size = static_cast<size_t>(size_bytes < 64 ? 64 : size_bytes);

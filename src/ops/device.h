@@ -52,7 +52,8 @@ class Device {
   // Errors: kOutOfMemory with the size asked for.
   virtual Result<Buffer> allocate(int64_t size_bytes) = 0;
 
-  // Copies between host memory and this device; both are complete, and visible to later ops, on return.
+  // Copies between host memory and this device; both are complete, and visible to later ops, on
+  // return.
   virtual void upload(std::byte* device, std::span<const std::byte> host) = 0;
   virtual void download(std::span<std::byte> host, const std::byte* device) = 0;
   virtual void copy(std::byte* dst, const std::byte* src, int64_t size_bytes) = 0;

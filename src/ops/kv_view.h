@@ -5,7 +5,8 @@
 //   rows       compressed rows 0 .. floor(pos/ratio)-1, append-only, in pages of kPageRows
 //   frontier   tokens of windows that are not complete yet (docs/model.md, "Compressor")
 //
-// The engine owns the memory and the counters; ops write rows and frontiers where their contracts say.
+// The engine owns the memory and the counters; ops write rows and frontiers where their contracts
+// say.
 #include <cstddef>
 #include <cstdint>
 
@@ -35,9 +36,9 @@ struct CompressedKv {
 };
 
 struct LayerKv {
-  Tensor ring;          // [ring rows, head_dim]
-  CompressedKv attn;    // empty in ratio-0 layers
-  CompressedKv index;   // ratio-4 layers only
+  Tensor ring;         // [ring rows, head_dim]
+  CompressedKv attn;   // empty in ratio-0 layers
+  CompressedKv index;  // ratio-4 layers only
 };
 
 // How a span's rows came about. A kernel may choose by it, and by nothing else about the batch.

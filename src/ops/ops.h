@@ -1,15 +1,16 @@
 #pragma once
 // What a device can compute: the operations of the layer walk (engine/forward.cpp).
 //
-// Each public method is the contract: what it computes, shapes, dtypes, the paper section or formula
-// it comes from. It checks its arguments once (a wrong shape is a bug and stops the program) and calls
-// the do_* method that a backend writes. Ops return nothing; a device fault is kept and returned by
-// Device::synchronize().
+// Each public method is the contract: what it computes, shapes, dtypes, the paper section or
+// formula it comes from. It checks its arguments once (a wrong shape is a bug and stops the
+// program) and calls the do_* method that a backend writes. Ops return nothing; a device fault is
+// kept and returned by Device::synchronize().
 //
-// Conventions. N is the number of rows (tokens) of the step's batch. Activations are f32 with the last
-// dimension contiguous; rows may be strided only where a contract says so. Weights are [out, in] in any
-// dtype of dtype.h. Accumulation is f32 or wider. A row's result never depends on the other rows of the
-// batch, on how a prompt was cut into chunks, or on the number of threads: same bits.
+// Conventions. N is the number of rows (tokens) of the step's batch. Activations are f32 with the
+// last dimension contiguous; rows may be strided only where a contract says so. Weights are [out,
+// in] in any dtype of dtype.h. Accumulation is f32 or wider. A row's result never depends on the
+// other rows of the batch, on how a prompt was cut into chunks, or on the number of threads: same
+// bits.
 //
 // Thread-compatible: one inference worker owns an Ops.
 #include <cstdint>
@@ -32,7 +33,7 @@ struct HcParams {
 
 // Constants of a compressor.
 struct CompressParams {
-  int ratio = 0;            // 4 (overlapping windows) or 128
+  int ratio = 0;  // 4 (overlapping windows) or 128
   float rms_eps = 0;
   bool index_rows = false;  // rows of the indexer: Hadamard + FP4 instead of FP8 + bf16
   Precision precision;
@@ -68,20 +69,26 @@ class Ops {
   //   u = rms(flatten(streams[n])), m = fn u
   //   pre_j = sigmoid(m_j scale0 + base_j) + eps          j < n_hc
   //   post_j = 2 sigmoid(m_(n_hc+j) scale1 + base_(n_hc+j))
-  //   comb = sinkhorn(m scale2 + base, entry (j, k) at 2 n_hc + n_hc j + k): softmax over k plus eps,
-  //          column step, then (iters - 1) times row step and column step; it ends with a column step
+  //   comb = sinkhorn(m scale2 + base, entry (j, k) at 2 n_hc + n_hc j + k): softmax over k plus
+  //   eps,
+  //          column step, then (iters - 1) times row step and column step; it ends with a column
+  //          step
   //   x[n] = sum_j pre_j streams[n, j]
   //   x [N, hidden] written · mix [N, n_hc + n_hc^2] written (post, then comb row-major)
-  //   streams [N, n_hc, hidden] · w.fn [2 n_hc + n_hc^2, n_hc hidden], w.base [same rows], w.scale [3]
+  //   streams [N, n_hc, hidden] · w.fn [2 n_hc + n_hc^2, n_hc hidden], w.base [same rows], w.scale
+  //   [3]
   void hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,
                    const HcParams& params);
 
-  // streams'[n, k] = post_k y[n] + sum_j comb[j, k] streams[n, j]; j is the old stream, k the new one.
+  // streams'[n, k] = post_k y[n] + sum_j comb[j, k] streams[n, j]; j is the old stream, k the new
+  // one.
   //   streams [N, n_hc, hidden] read and written · y [N, hidden] · mix as hc_collapse wrote it
   void hc_expand(Tensor streams, ConstTensor y, ConstTensor mix);
 
-  // x[n] = sum_j (sigmoid(m_j scale + base_j) + eps) streams[n, j], m = fn rms(flatten(streams[n])).
-  //   x [N, hidden] · streams [N, n_hc, hidden] · w.fn [n_hc, n_hc hidden], w.base [n_hc], w.scale [1]
+  // x[n] = sum_j (sigmoid(m_j scale + base_j) + eps) streams[n, j], m = fn
+  // rms(flatten(streams[n])).
+  //   x [N, hidden] · streams [N, n_hc, hidden] · w.fn [n_hc, n_hc hidden], w.base [n_hc], w.scale
+  //   [1]
   void hc_head(Tensor x, ConstTensor streams, const HcWeights& w, const HcParams& params);
 
   // --- dense -------------------------------------------------------------------------------------
@@ -106,8 +113,8 @@ class Ops {
   //   table [N, 2 n_pairs] f32 · positions [N] i64 · freqs [n_pairs] f32 in host memory
   void rope_table(Tensor table, ConstTensor positions, std::span<const float> freqs);
 
-  // Rotates the last 2 n_pairs channels of each head, neighbouring channels as a pair; inverse rotates
-  // by minus the angle.  x [N, n_heads, width] f32 in place · table [N, 2 n_pairs]
+  // Rotates the last 2 n_pairs channels of each head, neighbouring channels as a pair; inverse
+  // rotates by minus the angle.  x [N, n_heads, width] f32 in place · table [N, 2 n_pairs]
   void rope(Tensor x, ConstTensor table, bool inverse);
 
   // --- KV rows, compressor, indexer, attention ---------------------------------------------------
@@ -116,13 +123,14 @@ class Ops {
   // non-RoPE channels, bf16 over the last rope_head_dim.  kv [N, head_dim] f32 in place
   void round_kv(Tensor kv, int64_t rope_head_dim, const Precision& precision);
 
-  // Hadamard transform, then FP4 in blocks of 32, of each 128-wide row; nothing in the hf32 profile.
+  // Hadamard transform, then FP4 in blocks of 32, of each 128-wide row; nothing in the hf32
+  // profile.
   //   rows [R, 128] f32 in place
   void round_index(Tensor rows, const Precision& precision);
 
   // Feeds the rows of each span to a compressor (sections 2.3.1, 2.3.2): score = gate + ape[pos mod
-  // ratio] enters the frontier with kv; each completed window is pooled per channel by the softmax of
-  // its scores, normalised, rotated at the window's first position, rounded, and appended as
+  // ratio] enters the frontier with kv; each completed window is pooled per channel by the softmax
+  // of its scores, normalised, rotated at the window's first position, rounded, and appended as
   // compressed row (pos + 1) / ratio - 1.
   //   kv, gate [N, w] f32 · ape [ratio, w] · norm [h] f32 · rope_freqs in host memory
   //   writes span.kv.attn or, with params.index_rows, span.kv.index: rows and frontiers
@@ -130,8 +138,8 @@ class Ops {
   void compress(std::span<const KvSpan> spans, ConstTensor kv, ConstTensor gate, ConstTensor ape,
                 ConstTensor norm, std::span<const float> rope_freqs, const CompressParams& params);
 
-  // The lightning indexer's choice for each query (section 2.3.1, eqs. 13-17). With n = floor((pos +
-  // 1) / 4) visible rows: all of them if n <= topk, else the topk largest of
+  // The lightning indexer's choice for each query (section 2.3.1, eqs. 13-17). With n = floor((pos
+  // + 1) / 4) visible rows: all of them if n <= topk, else the topk largest of
   //   S_c = sum_h scale * weights[h] * relu(q[h] . index row c)
   // where equal scores (the two zeros are equal) prefer the smaller c and NaN counts as -inf.
   //   selected [N, topk] i32 written: ascending rows, then -1
@@ -141,9 +149,9 @@ class Ops {
 
   // Attention of each query over its raw window, its compressed rows and the sink (section 2.3.3):
   //   s_i = (q . k_i) / sqrt(head_dim); out = sum_i exp(s_i - M) k_i / (exp(sink - M) + sum_i ...)
-  // Rows are keys and values at once and shared by all heads. Canonical order of the sums: raw rows by
-  // position, compressed rows by index, sink. Raw rows at positions before the span come from the
-  // ring, those of the span from kv.
+  // Rows are keys and values at once and shared by all heads. Canonical order of the sums: raw rows
+  // by position, compressed rows by index, sink. Raw rows at positions before the span come from
+  // the ring, those of the span from kv.
   //   out, q [N, n_heads, head_dim] f32 · kv [N, head_dim] f32, rounded · sinks [n_heads] f32
   //   selected [N, topk] i32 as index_topk writes it; empty: every visible compressed row
   void attention(Tensor out, ConstTensor q, ConstTensor kv, ConstTensor sinks, ConstTensor selected,
@@ -156,8 +164,8 @@ class Ops {
   // --- mixture of experts (section 2.1) ----------------------------------------------------------
 
   // s_e = sqrt(softplus(logits_e)); the k largest of s_e + bias_e (ties: smaller id), weighted
-  // w_i = scale s_i / max(sum_j s_j, 2^-14) without the bias. Ids are written in ascending order, which
-  // is the order in which experts are summed.
+  // w_i = scale s_i / max(sum_j s_j, 2^-14) without the bias. Ids are written in ascending order,
+  // which is the order in which experts are summed.
   //   ids [N, k] i32, weights [N, k] f32 written · logits [N, E] f32 · bias [E] f32
   void route(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor bias, float scale);
 

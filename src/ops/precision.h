@@ -9,14 +9,12 @@
 namespace ds4 {
 
 struct Precision {
-  bool kv_fp8 = true;        // FP8 E4M3 round trip of the non-RoPE dims of raw and compressed KV rows
+  bool kv_fp8 = true;  // FP8 E4M3 round trip of the non-RoPE dims of raw and compressed KV rows
   bool kv_rope_bf16 = true;  // their RoPE dims rounded to bf16
   bool index_fp4 = true;     // Hadamard and FP4 E2M1 round trip of indexer queries and rows
 
   static Precision official() { return {}; }
-  static Precision hf32() {
-    return {.kv_fp8 = false, .kv_rope_bf16 = false, .index_fp4 = false};
-  }
+  static Precision hf32() { return {.kv_fp8 = false, .kv_rope_bf16 = false, .index_fp4 = false}; }
   bool operator==(const Precision&) const = default;
 };
 

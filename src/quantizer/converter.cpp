@@ -79,10 +79,10 @@ Result<void> encode_piece(const Piece& piece, DType type, int64_t n_experts, Scr
   for (int64_t i = 0; i < piece.n_rows; ++i) {
     std::byte* dst = scratch.encoded.data() + i * bytes_each;
     if (source.is_ids()) {
-      DS4_TRY_VOID(
-          source.ids_row(piece.first_row + i, n_experts, reinterpret_cast<int32_t*>(dst)));
+      DS4_TRY_VOID(source.ids_row(piece.first_row + i, n_experts, reinterpret_cast<int32_t*>(dst)));
     } else {
-      DS4_TRY_VOID(source.encode_row(piece.first_row + i, type, importance, scratch.row.data(), dst));
+      DS4_TRY_VOID(
+          source.encode_row(piece.first_row + i, type, importance, scratch.row.data(), dst));
     }
   }
   return {};
@@ -108,8 +108,8 @@ class FirstError {
   std::optional<Error> error_;
 };
 
-Result<void> write_tensor(const PlannedTensor& tensor, int index, int64_t n_experts, ThreadPool& pool,
-                          gguf::Writer& writer, const std::stop_token& stop,
+Result<void> write_tensor(const PlannedTensor& tensor, int index, int64_t n_experts,
+                          ThreadPool& pool, gguf::Writer& writer, const std::stop_token& stop,
                           ConvertProgress& progress) {
   const std::vector<Piece> pieces = pieces_of(tensor);
   FirstError error;
@@ -130,19 +130,19 @@ Result<void> write_tensor(const PlannedTensor& tensor, int index, int64_t n_expe
   return error.result();
 }
 
-Result<void> check_vocab(const std::string& path, const VocabData& vocab, const ModelConfig& config) {
+Result<void> check_vocab(const std::string& path, const VocabData& vocab,
+                         const ModelConfig& config) {
   if (static_cast<int64_t>(vocab.tokens.size()) == config.vocab_size) return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: expected {} tokens (vocab_size), found {}", path, config.vocab_size,
-                          vocab.tokens.size()));
+  return fail(ErrorCode::kUnsupported, fmt::format("{}: expected {} tokens (vocab_size), found {}",
+                                                   path, config.vocab_size, vocab.tokens.size()));
 }
 
 // What a source may be for a kind of tensor, beyond what HfMatrix checked.
 Result<void> check_source(const TensorSpec& spec, const HfMatrix& source) {
   if (is_routed(spec.kind) && !source.is_fp4()) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: routed experts in FP4 (I8 with F8_E8M0 scales) expected",
-                            source.name()));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: routed experts in FP4 (I8 with F8_E8M0 scales) expected", source.name()));
   }
   if (source.is_ids() != (spec.kind == TensorKind::kHashIds)) {
     return fail(ErrorCode::kUnsupported,
@@ -161,13 +161,13 @@ Result<void> Conversion::plan_tensor(const TensorSpec& spec, const PlanOptions& 
   for (int64_t e = 0; e < n_sources; ++e) {
     const bool routed = is_routed(spec.kind);
     const Shape shape = routed ? Shape{spec.shape[1], spec.shape[2]} : spec.shape;
-    DS4_TRY(HfMatrix source, HfMatrix::find(*checkpoint_, routed ? hf_expert_name(name, e) : name,
-                                            shape));
+    DS4_TRY(HfMatrix source,
+            HfMatrix::find(*checkpoint_, routed ? hf_expert_name(name, e) : name, shape));
     DS4_TRY_VOID(check_source(spec, source));
     tensor.sources.push_back(std::move(source));
   }
-  DS4_TRY(tensor.type, planned_type(spec, tensor.sources.front().is_f32(), options.recipe,
-                                    options.overrides));
+  DS4_TRY(tensor.type,
+          planned_type(spec, tensor.sources.front().is_f32(), options.recipe, options.overrides));
   layout_.add_tensor(spec.name, tensor.type, spec.shape);
   tensors_.push_back(std::move(tensor));
   return {};
@@ -183,9 +183,9 @@ Result<Conversion> Conversion::plan(const PlanOptions& options) {
   Conversion conversion(std::make_unique<safetensors::Checkpoint>(std::move(checkpoint)));
   conversion.config_ = std::move(config);
   conversion.has_mtp_ = conversion.checkpoint_->find("mtp.0.e_proj.weight") != nullptr;
-  add_metadata(conversion.layout_, conversion.config_, vocab,
-               {.n_draft_blocks = conversion.has_mtp_ ? 1 : 0,
-                .effort_profile = options.effort_profile});
+  add_metadata(
+      conversion.layout_, conversion.config_, vocab,
+      {.n_draft_blocks = conversion.has_mtp_ ? 1 : 0, .effort_profile = options.effort_profile});
 
   Weights names_only;
   if (conversion.has_mtp_) names_only.mtp.emplace();
@@ -203,13 +203,13 @@ int64_t Conversion::tensor_bytes() const {
   return n;
 }
 
-Result<void> Conversion::run(const std::string& path, const RunOptions& options, std::stop_token stop,
-                             ConvertProgress& progress) const {
+Result<void> Conversion::run(const std::string& path, const RunOptions& options,
+                             std::stop_token stop, ConvertProgress& progress) const {
   DS4_TRY(gguf::Writer writer, gguf::Writer::create(layout_, path, options.overwrite));
   ThreadPool pool(options.n_threads);
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    DS4_TRY_VOID(write_tensor(tensors_[i], static_cast<int>(i), config_.n_experts, pool, writer, stop,
-                              progress));
+    DS4_TRY_VOID(write_tensor(tensors_[i], static_cast<int>(i), config_.n_experts, pool, writer,
+                              stop, progress));
     ++progress.tensors_done;
   }
   return writer.finish();

@@ -1,8 +1,8 @@
 #pragma once
 // An official safetensors checkpoint to a GGUF file of a recipe. Planning looks at config, names,
 // shapes and types and finds everything that could go wrong without reading a weight; running reads
-// each tensor once, splits it over a thread pool and writes it in place. Memory is one expert, encoded,
-// per thread. The file appears under its name only when whole.
+// each tensor once, splits it over a thread pool and writes it in place. Memory is one expert,
+// encoded, per thread. The file appears under its name only when whole.
 //
 //   DS4_TRY(auto conversion, Conversion::plan({.hf_dir = dir, .recipe = Recipe::kExact}));
 //   DS4_TRY_VOID(conversion.run("nano.gguf", {.n_threads = 0}, stop, progress));
@@ -68,7 +68,8 @@ class Conversion {
       : checkpoint_(std::move(checkpoint)) {}
   Result<void> plan_tensor(const TensorSpec& spec, const PlanOptions& options);
 
-  std::unique_ptr<safetensors::Checkpoint> checkpoint_;  // at a fixed address: sources point into it
+  std::unique_ptr<safetensors::Checkpoint>
+      checkpoint_;  // at a fixed address: sources point into it
   ModelConfig config_;
   bool has_mtp_ = false;
   std::vector<PlannedTensor> tensors_;

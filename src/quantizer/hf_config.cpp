@@ -38,7 +38,8 @@ constexpr std::array kFields{
                 [](const ModelConfig& c) { return number(c.n_experts_used); }},
     NumberField{"/n_shared_experts",
                 [](const ModelConfig& c) { return number(c.n_shared_experts); }},
-    NumberField{"/moe_intermediate_size", [](const ModelConfig& c) { return number(c.expert_ffn); }},
+    NumberField{"/moe_intermediate_size",
+                [](const ModelConfig& c) { return number(c.expert_ffn); }},
     NumberField{"/num_hash_layers", [](const ModelConfig& c) { return number(c.n_hash_layers); }},
     NumberField{"/sliding_window", [](const ModelConfig& c) { return number(c.window); }},
     NumberField{"/index_n_heads", [](const ModelConfig& c) { return number(c.index_n_heads); }},
@@ -55,7 +56,8 @@ constexpr std::array kFields{
     NumberField{"/rope_theta", [](const ModelConfig& c) -> double { return c.rope_base; }},
     NumberField{"/compress_rope_theta",
                 [](const ModelConfig& c) -> double { return c.compress_rope_base; }},
-    NumberField{"/rope_scaling/factor", [](const ModelConfig& c) -> double { return c.yarn_factor; }},
+    NumberField{"/rope_scaling/factor",
+                [](const ModelConfig& c) -> double { return c.yarn_factor; }},
     NumberField{"/rope_scaling/original_max_position_embeddings",
                 [](const ModelConfig& c) { return number(c.yarn_original_ctx); }},
     NumberField{"/rope_scaling/beta_fast",
@@ -137,8 +139,8 @@ Result<void> check_ratios(std::string_view file, const json& root, const ModelCo
     const json& found = (*ratios)[i];
     if (found.is_number_integer() && found == shape.compress_ratios[i]) continue;
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: compress_ratios[{}] ({}): expected {}, found {}", file, i, shape.name,
-                            shape.compress_ratios[i], found.dump()));
+                fmt::format("{}: compress_ratios[{}] ({}): expected {}, found {}", file, i,
+                            shape.name, shape.compress_ratios[i], found.dump()));
   }
   return {};
 }
@@ -154,9 +156,9 @@ Result<json> read_json(const std::string& path) {
   };
   json root = too_deep ? json() : json::parse(text, text + bytes.size(), watch, false);
   if (too_deep || !root.is_object()) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{}: expected a JSON object of at most 1 MiB and depth {}", path,
-                            kMaxDepth));
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("{}: expected a JSON object of at most 1 MiB and depth {}", path, kMaxDepth));
   }
   return root;
 }

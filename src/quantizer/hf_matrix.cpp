@@ -20,11 +20,13 @@ using safetensors::TensorInfo;
 // Largest magnitude that does not round to infinity in F16.
 constexpr float kF16Limit = 65520.0f;
 
-HfFp8Matrix fp8_view(const TensorInfo& codes, const TensorInfo& scales, int64_t rows, int64_t cols) {
+HfFp8Matrix fp8_view(const TensorInfo& codes, const TensorInfo& scales, int64_t rows,
+                     int64_t cols) {
   return {reinterpret_cast<const uint8_t*>(codes.data),
           reinterpret_cast<const uint8_t*>(scales.data), rows, cols};
 }
-HfFp4Matrix fp4_view(const TensorInfo& codes, const TensorInfo& scales, int64_t rows, int64_t cols) {
+HfFp4Matrix fp4_view(const TensorInfo& codes, const TensorInfo& scales, int64_t rows,
+                     int64_t cols) {
   return {reinterpret_cast<const uint8_t*>(codes.data),
           reinterpret_cast<const uint8_t*>(scales.data), rows, cols};
 }
@@ -47,9 +49,8 @@ Result<const TensorInfo*> find_scale(const safetensors::Checkpoint& checkpoint,
                             safetensors::element_name(weight.type)));
   }
   if (scale->type != ElementType::kF8E8M0) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: expected type F8_E8M0, found {}", name,
-                            safetensors::element_name(scale->type)));
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: expected type F8_E8M0, found {}", name,
+                                                     safetensors::element_name(scale->type)));
   }
   DS4_TRY_VOID(expect_shape(*scale, std::move(shape)));
   return scale;
@@ -57,10 +58,14 @@ Result<const TensorInfo*> find_scale(const safetensors::Checkpoint& checkpoint,
 
 DType plain_dtype(ElementType type) {
   switch (type) {
-    case ElementType::kF32: return DType::kF32;
-    case ElementType::kF16: return DType::kF16;
-    case ElementType::kBF16: return DType::kBF16;
-    default: break;
+    case ElementType::kF32:
+      return DType::kF32;
+    case ElementType::kF16:
+      return DType::kF16;
+    case ElementType::kBF16:
+      return DType::kBF16;
+    default:
+      break;
   }
   DS4_CHECK(false, "not a plain float type");
   return DType::kF32;
@@ -138,14 +143,16 @@ Result<void> HfMatrix::encode_row(int64_t row, DType type, const float* importan
   if (type == DType::kF16) {
     for (int64_t i = 0; i < cols_; ++i) {
       if (std::fabs(scratch[i]) < kF16Limit) continue;
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: row {} column {}: {} is beyond the range of F16; write this tensor "
-                              "as bf16 or f32",
-                              name(), row, i, scratch[i]));
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: row {} column {}: {} is beyond the range of F16; write this tensor "
+                      "as bf16 or f32",
+                      name(), row, i, scratch[i]));
     }
   }
   auto encoded = ds4::encode_row(type, scratch, importance, dst, cols_);
-  if (!encoded) return fail_within(fmt::format("{} row {}", name(), row), std::move(encoded.error()));
+  if (!encoded)
+    return fail_within(fmt::format("{} row {}", name(), row), std::move(encoded.error()));
   return {};
 }
 
@@ -153,11 +160,13 @@ Result<void> HfMatrix::ids_row(int64_t row, int64_t n_ids, int32_t* dst) const {
   DS4_CHECK(is_ids());
   const int64_t each = safetensors::element_bytes(info_->type);
   for (int64_t i = 0; i < cols_; ++i) {
-    int64_t id = 0;  // little-endian: the low half of an I64 comes first, an I32 is never negative here
+    int64_t id =
+        0;  // little-endian: the low half of an I64 comes first, an I32 is never negative here
     std::memcpy(&id, row_data(row) + i * each, static_cast<size_t>(each));
     if (id < 0 || id >= n_ids) {
-      return fail(ErrorCode::kCorrupt, fmt::format("{}: row {} column {}: id 0..{} expected, found {}",
-                                                   name(), row, i, n_ids - 1, id));
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: row {} column {}: id 0..{} expected, found {}", name(), row, i,
+                              n_ids - 1, id));
     }
     dst[i] = static_cast<int32_t>(id);
   }

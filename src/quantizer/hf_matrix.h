@@ -1,6 +1,6 @@
 #pragma once
-// One tensor of the official checkpoint, whatever its storage: FP4 with a scale per 32 values, FP8 with
-// a scale per tile, BF16, F16, F32, or I64 ids. Found and checked once, then read row by row.
+// One tensor of the official checkpoint, whatever its storage: FP4 with a scale per 32 values, FP8
+// with a scale per tile, BF16, F16, F32, or I64 ids. Found and checked once, then read row by row.
 //
 // Views into a Checkpoint, which must outlive it. Thread-safe.
 #include <cstddef>
@@ -32,14 +32,14 @@ class HfMatrix {
            info_->type == safetensors::ElementType::kI32;
   }
 
-  // Row `row` as f32 [cols], exact. Not for ids (checked). Errors: kCorrupt for codes or scales that
-  // are no number, with tensor, row and column.
+  // Row `row` as f32 [cols], exact. Not for ids (checked). Errors: kCorrupt for codes or scales
+  // that are no number, with tensor, row and column.
   Result<void> decode_row(int64_t row, float* dst) const;
 
-  // Row `row` as `type` in row_bytes(type, cols) bytes at `dst`. No arithmetic where none is needed:
-  // FP4 to MXFP4 and FP8 or BF16 to BF16 keep every value. `importance` [cols] as in encode_row();
-  // `scratch` [cols] is the caller's. Errors: as decode_row; kUnsupported for a value that F16 cannot
-  // hold; those of encode_row.
+  // Row `row` as `type` in row_bytes(type, cols) bytes at `dst`. No arithmetic where none is
+  // needed: FP4 to MXFP4 and FP8 or BF16 to BF16 keep every value. `importance` [cols] as in
+  // encode_row(); `scratch` [cols] is the caller's. Errors: as decode_row; kUnsupported for a value
+  // that F16 cannot hold; those of encode_row.
   Result<void> encode_row(int64_t row, DType type, const float* importance, float* scratch,
                           std::byte* dst) const;
 

@@ -1,5 +1,6 @@
 #pragma once
-// The metadata of a DeepSeek-V4 GGUF file: every key config_from_gguf() demands, and the vocabulary.
+// The metadata of a DeepSeek-V4 GGUF file: every key config_from_gguf() demands, and the
+// vocabulary.
 #include <string>
 
 #include "gguf/writer.h"

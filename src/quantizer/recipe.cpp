@@ -11,9 +11,12 @@ namespace {
 DType routed_type(Recipe recipe, TensorKind kind, bool mtp) {
   switch (recipe) {
     case Recipe::kExact:
-    case Recipe::kMxfp4: return DType::kMXFP4;
-    case Recipe::kQ8_0: return DType::kQ8_0;
-    case Recipe::kQ4: return DType::kQ4_K;
+    case Recipe::kMxfp4:
+      return DType::kMXFP4;
+    case Recipe::kQ8_0:
+      return DType::kQ8_0;
+    case Recipe::kQ4:
+      return DType::kQ4_K;
     case Recipe::kQ2:
       // The published draft block keeps Q4_K beside 2-bit models: it is one layer, and a draft that
       // disagrees costs more than its bytes save.
@@ -28,17 +31,23 @@ DType recipe_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe) {
   const DType exact = source_is_f32 ? DType::kF32 : DType::kBF16;
   const bool is_exact = recipe == Recipe::kExact;
   switch (spec.kind) {
-    case TensorKind::kVector: return DType::kF32;
-    case TensorKind::kHashIds: return DType::kI32;
+    case TensorKind::kVector:
+      return DType::kF32;
+    case TensorKind::kHashIds:
+      return DType::kI32;
     case TensorKind::kOutput:
     case TensorKind::kProjection:
-    case TensorKind::kShared: return is_exact ? exact : DType::kQ8_0;
+    case TensorKind::kShared:
+      return is_exact ? exact : DType::kQ8_0;
     case TensorKind::kEmbedding:
-    case TensorKind::kAttention: return is_exact ? exact : DType::kF16;
-    case TensorKind::kDense: return is_exact ? exact : mtp ? DType::kF32 : DType::kF16;
+    case TensorKind::kAttention:
+      return is_exact ? exact : DType::kF16;
+    case TensorKind::kDense:
+      return is_exact ? exact : mtp ? DType::kF32 : DType::kF16;
     case TensorKind::kRoutedGate:
     case TensorKind::kRoutedUp:
-    case TensorKind::kRoutedDown: return routed_type(recipe, spec.kind, mtp);
+    case TensorKind::kRoutedDown:
+      return routed_type(recipe, spec.kind, mtp);
   }
   return DType::kF32;
 }
@@ -49,17 +58,27 @@ std::optional<DType> override_for(const TensorSpec& spec, const TypeOverrides& o
   }
   const auto routed = [&](std::optional<DType> one) { return one ? one : o.routed; };
   switch (spec.kind) {
-    case TensorKind::kRoutedGate: return routed(o.routed_gate);
-    case TensorKind::kRoutedUp: return routed(o.routed_up);
-    case TensorKind::kRoutedDown: return routed(o.routed_down);
+    case TensorKind::kRoutedGate:
+      return routed(o.routed_gate);
+    case TensorKind::kRoutedUp:
+      return routed(o.routed_up);
+    case TensorKind::kRoutedDown:
+      return routed(o.routed_down);
     case TensorKind::kVector:
-    case TensorKind::kHashIds: return std::nullopt;
-    case TensorKind::kEmbedding: return o.embedding;
-    case TensorKind::kOutput: return o.output;
-    case TensorKind::kShared: return o.shared;
-    case TensorKind::kProjection: return o.attention_proj;
-    case TensorKind::kAttention: return o.attention;
-    case TensorKind::kDense: return o.dense;
+    case TensorKind::kHashIds:
+      return std::nullopt;
+    case TensorKind::kEmbedding:
+      return o.embedding;
+    case TensorKind::kOutput:
+      return o.output;
+    case TensorKind::kShared:
+      return o.shared;
+    case TensorKind::kProjection:
+      return o.attention_proj;
+    case TensorKind::kAttention:
+      return o.attention;
+    case TensorKind::kDense:
+      return o.dense;
   }
   return std::nullopt;
 }
@@ -85,8 +104,8 @@ Result<DType> planned_type(const TensorSpec& spec, bool source_is_f32, Recipe re
     std::vector<std::string_view> names;
     for (const DType t : accepted) names.push_back(dtype_name(t));
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the engine loads {} here, not {}", spec.name, fmt::join(names, ", "),
-                            dtype_name(type)));
+                fmt::format("{}: the engine loads {} here, not {}", spec.name,
+                            fmt::join(names, ", "), dtype_name(type)));
   }
   const int64_t block = dtype_info(type).block_elems;
   if (spec.shape.n_cols() % block != 0) {

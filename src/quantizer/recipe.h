@@ -30,19 +30,20 @@ struct TypeOverrides {
   std::optional<DType> routed_gate;
   std::optional<DType> routed_up;
   std::optional<DType> routed_down;
-  std::optional<DType> attention_proj;  // attn_q_a, attn_q_b, attn_kv, attn_output_*, MTP e_proj, h_proj
-  std::optional<DType> attention;       // compressor and indexer matrices
-  std::optional<DType> shared;          // shared experts
-  std::optional<DType> embedding;       // token_embd
-  std::optional<DType> output;          // output
-  std::optional<DType> dense;           // hyper-connection mixes and router
+  std::optional<DType>
+      attention_proj;              // attn_q_a, attn_q_b, attn_kv, attn_output_*, MTP e_proj, h_proj
+  std::optional<DType> attention;  // compressor and indexer matrices
+  std::optional<DType> shared;     // shared experts
+  std::optional<DType> embedding;  // token_embd
+  std::optional<DType> output;     // output
+  std::optional<DType> dense;      // hyper-connection mixes and router
   // GGUF name or a prefix of names ("blk.3."); the first that matches counts.
   std::vector<std::pair<std::string, DType>> tensors;
 };
 
 // The type `spec` is written as. `source_is_f32`: the checkpoint holds it in F32, which the exact
-// recipe keeps. Errors: kInvalidArgument when the engine could not load the result, or when rows are
-// not a multiple of the type's block; names the tensor and the accepted types.
+// recipe keeps. Errors: kInvalidArgument when the engine could not load the result, or when rows
+// are not a multiple of the type's block; names the tensor and the accepted types.
 Result<DType> planned_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe,
                            const TypeOverrides& overrides);
 

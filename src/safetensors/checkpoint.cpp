@@ -101,8 +101,8 @@ Result<void> Checkpoint::add_shards(const std::string& folder, const std::string
   for (const auto& [name, shard] : weights) {
     // A name with a folder in it could point anywhere on the machine.
     if (shard.empty() || shard.find('/') != std::string::npos) {
-      return corrupt(index_path, fmt::format("tensor {}: a file name expected, found \"{}\"", name,
-                                             shard));
+      return corrupt(index_path,
+                     fmt::format("tensor {}: a file name expected, found \"{}\"", name, shard));
     }
     shards.insert(shard);
   }
@@ -111,8 +111,8 @@ Result<void> Checkpoint::add_shards(const std::string& folder, const std::string
     const size_t begin = tensors_.size();
     if (auto added = add_file((fs::path(folder) / shard).string()); !added) {
       if (added.error().code != ErrorCode::kNotFound) return added;
-      return fail(ErrorCode::kNotFound, fmt::format("{}: shard {} is missing in {}", index_path,
-                                                    shard, folder));
+      return fail(ErrorCode::kNotFound,
+                  fmt::format("{}: shard {} is missing in {}", index_path, shard, folder));
     }
     range[shard] = {begin, tensors_.size()};
   }
@@ -141,9 +141,10 @@ Result<Checkpoint> Checkpoint::open(const std::string& path) {
   } else if (fs::exists(single, ignored)) {
     DS4_TRY_VOID(checkpoint.add_file(single));
   } else {
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{}: neither model.safetensors.index.json nor model.safetensors is there",
-                            path));
+    return fail(
+        ErrorCode::kNotFound,
+        fmt::format("{}: neither model.safetensors.index.json nor model.safetensors is there",
+                    path));
   }
   return checkpoint;
 }

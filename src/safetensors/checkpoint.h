@@ -17,8 +17,8 @@ namespace ds4::safetensors {
 class Checkpoint {
  public:
   // `path` is a folder or a .safetensors file.
-  // Errors: kNotFound for a missing index or shard (named); kCorrupt for damaged shards, an index that
-  // is not JSON, or a tensor that the index places in a shard without it.
+  // Errors: kNotFound for a missing index or shard (named); kCorrupt for damaged shards, an index
+  // that is not JSON, or a tensor that the index places in a shard without it.
   static Result<Checkpoint> open(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -136,30 +136,32 @@ std::optional<uint64_t> byte_count(const std::vector<uint64_t>& shape, int64_t e
 Result<TensorInfo> check_tensor(RawTensor& raw, std::span<const std::byte> data,
                                 std::string_view file) {
   if (!raw.dtype || !raw.shape || !raw.offsets || raw.offsets->size() != 2) {
-    return corrupt(file, fmt::format("tensor {}: dtype, shape and two data_offsets expected",
-                                     raw.name));
+    return corrupt(file,
+                   fmt::format("tensor {}: dtype, shape and two data_offsets expected", raw.name));
   }
   const auto* type = std::find_if(kTypes.begin(), kTypes.end(),
                                   [&](const NamedType& t) { return t.name == *raw.dtype; });
   if (type == kTypes.end()) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: tensor {} has dtype {}, expected one of F8_E4M3, F8_E8M0, I8, BF16, "
-                            "F16, F32, I32, I64",
-                            file, raw.name, *raw.dtype));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: tensor {} has dtype {}, expected one of F8_E4M3, F8_E8M0, I8, BF16, "
+                    "F16, F32, I32, I64",
+                    file, raw.name, *raw.dtype));
   }
   const uint64_t begin = (*raw.offsets)[0], end = (*raw.offsets)[1];
   if (begin > end || end > data.size()) {
-    return corrupt(file, fmt::format("truncated or corrupt: tensor {} spans bytes {}..{} of the data, "
-                                     "which has {} (download incomplete?)",
-                                     raw.name, begin, end, data.size()));
+    return corrupt(file,
+                   fmt::format("truncated or corrupt: tensor {} spans bytes {}..{} of the data, "
+                               "which has {} (download incomplete?)",
+                               raw.name, begin, end, data.size()));
   }
   const auto need = byte_count(*raw.shape, type->bytes);
   if (!need || *need != end - begin) {
     return corrupt(file, fmt::format("tensor {}: {} of shape [{}] does not take {} bytes", raw.name,
                                      type->name, fmt::join(*raw.shape, ", "), end - begin));
   }
-  TensorInfo info{std::move(raw.name), type->type, {}, data.data() + begin,
-                  static_cast<int64_t>(end - begin)};
+  TensorInfo info{
+      std::move(raw.name), type->type, {}, data.data() + begin, static_cast<int64_t>(end - begin)};
   for (const uint64_t dim : *raw.shape) info.shape.push_back(static_cast<int64_t>(dim));
   return info;
 }
@@ -169,13 +171,12 @@ Result<void> no_overlap(const std::vector<TensorInfo>& tensors, std::string_view
   for (const TensorInfo& t : tensors) {
     if (t.bytes > 0) order.push_back(&t);
   }
-  std::sort(order.begin(), order.end(), [](const TensorInfo* a, const TensorInfo* b) {
-    return a->data < b->data;
-  });
+  std::sort(order.begin(), order.end(),
+            [](const TensorInfo* a, const TensorInfo* b) { return a->data < b->data; });
   for (size_t i = 1; i < order.size(); ++i) {
     if (order[i - 1]->data + order[i - 1]->bytes > order[i]->data) {
-      return corrupt(file, fmt::format("tensor {} overlaps tensor {}", order[i - 1]->name,
-                                       order[i]->name));
+      return corrupt(
+          file, fmt::format("tensor {} overlaps tensor {}", order[i - 1]->name, order[i]->name));
     }
   }
   return {};
@@ -188,7 +189,8 @@ int64_t element_bytes(ElementType type) { return kTypes[static_cast<size_t>(type
 
 std::string TensorInfo::shape_text() const { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-Result<std::vector<TensorInfo>> parse_file(std::span<const std::byte> bytes, std::string_view file) {
+Result<std::vector<TensorInfo>> parse_file(std::span<const std::byte> bytes,
+                                           std::string_view file) {
   uint64_t n = 0;
   if (bytes.size() < sizeof(n)) {
     return corrupt(file, fmt::format("truncated: {} bytes, a safetensors header needs at least 8",
@@ -197,14 +199,16 @@ Result<std::vector<TensorInfo>> parse_file(std::span<const std::byte> bytes, std
   std::memcpy(&n, bytes.data(), sizeof(n));
   const std::span<const std::byte> rest = bytes.subspan(sizeof(n));
   if (n > static_cast<uint64_t>(kMaxHeaderBytes)) {
-    return corrupt(file, fmt::format("header length at byte 0: at most {} expected, found {} (is this "
-                                     "a safetensors file?)",
-                                     kMaxHeaderBytes, n));
+    return corrupt(file,
+                   fmt::format("header length at byte 0: at most {} expected, found {} (is this "
+                               "a safetensors file?)",
+                               kMaxHeaderBytes, n));
   }
   if (n > rest.size()) {
-    return corrupt(file, fmt::format("truncated: the header has {} bytes, the file only {} after byte "
-                                     "8 (download incomplete?)",
-                                     n, rest.size()));
+    return corrupt(file,
+                   fmt::format("truncated: the header has {} bytes, the file only {} after byte "
+                               "8 (download incomplete?)",
+                               n, rest.size()));
   }
   const auto* text = reinterpret_cast<const char*>(rest.data());
   HeaderEvents events;

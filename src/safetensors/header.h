@@ -1,11 +1,11 @@
 #pragma once
 // The header of one safetensors file: which tensors it has, of what type and shape, and where.
 //
-//   u64 n | n bytes of JSON {"NAME": {"dtype": "BF16", "shape": [out, in], "data_offsets": [b, e]}, ...}
-//   | data; offsets count from its first byte
+//   u64 n | n bytes of JSON {"NAME": {"dtype": "BF16", "shape": [out, in], "data_offsets": [b, e]},
+//   ...} | data; offsets count from its first byte
 //
-// The JSON is read as events, without building a tree, so a hostile header costs no more memory than
-// the tensors it names, and nesting beyond what the format has ends the parse at once.
+// The JSON is read as events, without building a tree, so a hostile header costs no more memory
+// than the tensors it names, and nesting beyond what the format has ends the parse at once.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,7 +27,7 @@ int64_t element_bytes(ElementType type);
 struct TensorInfo {
   std::string name;
   ElementType type = ElementType::kF32;
-  std::vector<int64_t> shape;  // outermost first; empty for a single value
+  std::vector<int64_t> shape;       // outermost first; empty for a single value
   const std::byte* data = nullptr;  // at any address: the header before it has any length
   int64_t bytes = 0;
 
@@ -38,8 +38,8 @@ struct TensorInfo {
 
 inline constexpr int64_t kMaxHeaderBytes = 100 << 20;
 
-// Parses a whole file's bytes, which must outlive the result; `file` stands for the path in messages.
-// Checks that ranges lie inside the data, agree with shape and type, and do not overlap.
+// Parses a whole file's bytes, which must outlive the result; `file` stands for the path in
+// messages. Checks that ranges lie inside the data, agree with shape and type, and do not overlap.
 // Errors: kCorrupt with the tensor's name or the byte; kUnsupported for another element type.
 Result<std::vector<TensorInfo>> parse_file(std::span<const std::byte> bytes, std::string_view file);
 

@@ -9,16 +9,26 @@ const DTypeInfo& dtype_info(DType type) {
       kI32{"I32", 1, 4}, kI64{"I64", 1, 8}, kQ8_0{"Q8_0", 32, 34}, kQ2_K{"Q2_K", 256, 84},
       kQ4_K{"Q4_K", 256, 144}, kIQ2_XXS{"IQ2_XXS", 256, 66}, kMXFP4{"MXFP4", 32, 17};
   switch (type) {
-    case DType::kF32: return kF32;
-    case DType::kF16: return kF16;
-    case DType::kBF16: return kBF16;
-    case DType::kI32: return kI32;
-    case DType::kI64: return kI64;
-    case DType::kQ8_0: return kQ8_0;
-    case DType::kQ2_K: return kQ2_K;
-    case DType::kQ4_K: return kQ4_K;
-    case DType::kIQ2_XXS: return kIQ2_XXS;
-    case DType::kMXFP4: return kMXFP4;
+    case DType::kF32:
+      return kF32;
+    case DType::kF16:
+      return kF16;
+    case DType::kBF16:
+      return kBF16;
+    case DType::kI32:
+      return kI32;
+    case DType::kI64:
+      return kI64;
+    case DType::kQ8_0:
+      return kQ8_0;
+    case DType::kQ2_K:
+      return kQ2_K;
+    case DType::kQ4_K:
+      return kQ4_K;
+    case DType::kIQ2_XXS:
+      return kIQ2_XXS;
+    case DType::kMXFP4:
+      return kMXFP4;
   }
   check_failed("a DType enumerator", __FILE__, __LINE__);
 }

@@ -69,7 +69,10 @@ class BasicTensor {
  public:
   BasicTensor() = default;
   BasicTensor(Byte* data, DType dtype, const Shape& shape)
-      : data_(data), dtype_(dtype), shape_(shape), row_stride_(ds4::row_bytes(dtype, shape.n_cols())) {}
+      : data_(data),
+        dtype_(dtype),
+        shape_(shape),
+        row_stride_(ds4::row_bytes(dtype, shape.n_cols())) {}
   BasicTensor(Byte* data, DType dtype, const Shape& shape, int64_t row_stride_bytes)
       : data_(data), dtype_(dtype), shape_(shape), row_stride_(row_stride_bytes) {}
 

@@ -1,7 +1,7 @@
 // The cpu backend as a whole. hf32 on the lossless file against independent float32 logits; the
-// official profile, where block-quantized weights meet int8 activations, against the reference backend
-// on the same file. What int8 activations cost was measured (docs/testing.md); the thresholds are twice
-// that, so a kernel that loses more is noticed.
+// official profile, where block-quantized weights meet int8 activations, against the reference
+// backend on the same file. What int8 activations cost was measured (docs/testing.md); the
+// thresholds are twice that, so a kernel that loses more is noticed.
 #include <gtest/gtest.h>
 
 #include "tests/support/compare.h"
@@ -67,8 +67,8 @@ TEST_P(CpuOfficial, StaysNearTheReferenceBackend) {
     const std::vector<float> got = cpu.prefill(cpu_cache, p.ids, n);
     const std::vector<float> want = exact.prefill(exact_cache, p.ids, n);
     for (size_t at = 0; at < want.size(); at += vocab) {
-      const LogitDiff diff = compare_logits(std::span(got).subspan(at, vocab),
-                                            std::span(want).subspan(at, vocab));
+      const LogitDiff diff =
+          compare_logits(std::span(got).subspan(at, vocab), std::span(want).subspan(at, vocab));
       kl_sum += diff.kl;
       worst_kl = std::max(worst_kl, diff.kl);
       top1_changes += !diff.same_top1;
@@ -84,8 +84,10 @@ TEST_P(CpuOfficial, StaysNearTheReferenceBackend) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, CpuOfficial,
-                         testing::Values(Bound{"exact", 7e-4, 0.43, 8}, Bound{"mxfp4", 4e-4, 0.31, 14},
-                                         Bound{"q8_0", 2e-4, 0.04, 10}, Bound{"q4", 3.6e-4, 0.045, 16},
+                         testing::Values(Bound{"exact", 7e-4, 0.43, 8},
+                                         Bound{"mxfp4", 4e-4, 0.31, 14},
+                                         Bound{"q8_0", 2e-4, 0.04, 10},
+                                         Bound{"q4", 3.6e-4, 0.045, 16},
                                          Bound{"q2", 1.3e-3, 0.104, 8}),
                          [](const auto& param) { return std::string(param.param.recipe); });
 

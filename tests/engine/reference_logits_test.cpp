@@ -1,9 +1,9 @@
-// The proof of the forward pass: the reference backend on the lossless `exact` file against logits of
-// independent implementations (models/nano/README.md), 18 prompts of 1 to 6000 tokens.
+// The proof of the forward pass: the reference backend on the lossless `exact` file against logits
+// of independent implementations (models/nano/README.md), 18 prompts of 1 to 6000 tokens.
 //
-// hf32 has no discrete decision that rounding noise can flip at these prompts, so the whole walk must
-// agree to f32 noise. In the official profile a last-bit difference flips single FP8 and FP4 codes in
-// long prompts; up to 8 tokens none may flip, and there the bound is f32 noise again.
+// hf32 has no discrete decision that rounding noise can flip at these prompts, so the whole walk
+// must agree to f32 noise. In the official profile a last-bit difference flips single FP8 and FP4
+// codes in long prompts; up to 8 tokens none may flip, and there the bound is f32 noise again.
 #include <gtest/gtest.h>
 
 #include "tests/support/compare.h"
@@ -63,7 +63,8 @@ TEST_F(ReferenceLogits, OfficialProfileAndDraftBlockAgreeOnEveryPrompt) {
     std::vector<float> drafts;
     const std::vector<float> got = runner.prefill(cache, p.ids, p.n_logit_rows, &draft, &drafts);
     const bool is_short = n <= 8;
-    const auto check = [&](std::span<const float> values, const std::string& name, LogitDiff& worst) {
+    const auto check = [&](std::span<const float> values, const std::string& name,
+                           LogitDiff& worst) {
       const LogitDiff diff = compare_rows(values, reference_.values(p.name + name), vocab());
       EXPECT_LE(diff.relative_l2, is_short ? kShortRelativeL2 : kLongRelativeL2) << name;
       EXPECT_LE(diff.kl, kLongKl) << name;
@@ -93,7 +94,8 @@ TEST_F(ReferenceLogits, StreamsBeforeEveryLayerAgree) {
     KvCache cache = runner.new_cache(24);
     runner.prefill(cache, ids, layer == model_.config().n_layers ? 24 : 0);
     std::vector<float> got = to_host(runner.device(), runner.forward().streams());
-    if (layer == model_.config().n_layers) {  // the last entry is the hidden state after the final norm
+    if (layer ==
+        model_.config().n_layers) {  // the last entry is the hidden state after the final norm
       std::vector<float> hidden(24 * 256);
       const Tensor x(reinterpret_cast<std::byte*>(hidden.data()), DType::kF32, {24, 256});
       const ConstTensor streams(reinterpret_cast<const std::byte*>(got.data()), DType::kF32,

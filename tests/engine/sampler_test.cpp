@@ -1,5 +1,5 @@
-// The sampler's order of filters and its ties (sampler.h). Distributions are checked by what can and
-// cannot be drawn, and by frequencies over many draws with a fixed seed.
+// The sampler's order of filters and its ties (sampler.h). Distributions are checked by what can
+// and cannot be drawn, and by frequencies over many draws with a fixed seed.
 #include "engine/sampler.h"
 
 #include <gtest/gtest.h>
@@ -68,8 +68,8 @@ TEST(Sampler, SameSeedSameTokens) {
 TEST(Sampler, NonFiniteLogitsAreAnErrorNotAToken) {
   for (float temperature : {0.0f, 1.0f}) {
     Sampler sampler({.temperature = temperature}, 3);
-    for (const auto& logits : {std::vector<float>{1, NAN, 2}, {1, INFINITY, 2},
-                               {-INFINITY, -INFINITY, -INFINITY}}) {
+    for (const auto& logits :
+         {std::vector<float>{1, NAN, 2}, {1, INFINITY, 2}, {-INFINITY, -INFINITY, -INFINITY}}) {
       const auto result = sampler.sample(logits);
       ASSERT_FALSE(result);
       EXPECT_EQ(result.error().code, ErrorCode::kNonFinite);

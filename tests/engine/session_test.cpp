@@ -17,7 +17,9 @@ class SessionTest : public testing::Test {
       must(Engine::create(open_nano("q8_0"), {.prefill_chunk_tokens = 32, .max_sessions = 4}));
   NanoReference reference_ = NanoReference::open();
 
-  Session session(int64_t ctx = 256) { return must(Session::create(*engine_, {.ctx_tokens = ctx})); }
+  Session session(int64_t ctx = 256) {
+    return must(Session::create(*engine_, {.ctx_tokens = ctx}));
+  }
   std::span<const Token> prompt(size_t n) const {
     return std::span(reference_.prompt("win200").ids).first(n);
   }
@@ -61,8 +63,7 @@ TEST_F(SessionTest, FullContextIsAnErrorThatChangesNothing) {
   const auto too_long = s.sync(prompt(65));
   ASSERT_FALSE(too_long);
   EXPECT_EQ(too_long.error().code, ErrorCode::kContextFull);
-  EXPECT_EQ(too_long.error().message,
-            "the prompt has 65 tokens, the context holds 64 (see --ctx)");
+  EXPECT_EQ(too_long.error().message, "the prompt has 65 tokens, the context holds 64 (see --ctx)");
   must(s.sync(prompt(64)));
   const std::vector<float> before(s.logits().begin(), s.logits().end());
   const auto full = s.decode(5);

@@ -68,8 +68,8 @@ TEST_P(WalkInvariants, PrefillEqualsTokenByTokenAtEveryLength) {
     if (n % kLengthStep != 0) continue;
     KvCache cache = all.new_cache(kCapacity);
     const std::vector<float> got = all.prefill(cache, prompt(n), 1);
-    ASSERT_TRUE(same_bits(got, want)) << "logits after " << n << " tokens: "
-                                      << compare_logits(got, want).to_string();
+    ASSERT_TRUE(same_bits(got, want))
+        << "logits after " << n << " tokens: " << compare_logits(got, want).to_string();
     const auto ratios = all.forward().cache_ratios();
     ASSERT_TRUE(same_bits(state_of(cache, ratios), state_of(decoded, ratios))) << "state at " << n;
   }
@@ -84,8 +84,8 @@ TEST_P(WalkInvariants, ChunksOfAnySizeGiveTheSameBits) {
     KvCache cache = chunked.new_cache(kCapacity);
     const std::vector<float> got = chunked.prefill(cache, prompt(n), 1);
     if (want.empty()) want = got;
-    EXPECT_TRUE(same_bits(got, want)) << "chunks of " << chunk << ": "
-                                      << compare_logits(got, want).to_string();
+    EXPECT_TRUE(same_bits(got, want))
+        << "chunks of " << chunk << ": " << compare_logits(got, want).to_string();
   }
 }
 
@@ -109,7 +109,8 @@ TEST_P(WalkInvariants, SessionsInOneStepEqualEachAlone) {
   std::vector<int64_t> rows;
   int64_t row = 0;
   for (size_t i = 0; i < caches.size(); ++i) {
-    spans.push_back({&caches[i], more[i], more[i].size() == 1 ? SpanKind::kDecode : SpanKind::kPrefill});
+    spans.push_back(
+        {&caches[i], more[i], more[i].size() == 1 ? SpanKind::kDecode : SpanKind::kPrefill});
     row += static_cast<int64_t>(more[i].size());
     rows.push_back(row - 1);
   }
@@ -175,7 +176,8 @@ TEST_P(WalkInvariants, BadStepsAreRefusedAndChangeNothing) {
   const std::vector<Token> bad = {4096}, negative = {-1}, many(4, 7), none;
   const auto code_of = [&](const std::vector<Token>& tokens) {
     const StepSpan span{&cache, tokens, SpanKind::kPrefill};
-    const Result<void> result = r.forward().run({.spans = {&span, 1}, .logit_rows = {}, .streams_in = {}});
+    const Result<void> result =
+        r.forward().run({.spans = {&span, 1}, .logit_rows = {}, .streams_in = {}});
     EXPECT_FALSE(result);
     return result ? ErrorCode::kIo : result.error().code;
   };

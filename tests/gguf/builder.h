@@ -58,8 +58,9 @@ inline bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-#define EXPECT_MENTIONS(text, part) \
-  EXPECT_TRUE(::ds4::gguf::contains(text, part)) << "message: " << (text) << "\nexpected: " << (part)
+#define EXPECT_MENTIONS(text, part)              \
+  EXPECT_TRUE(::ds4::gguf::contains(text, part)) \
+      << "message: " << (text) << "\nexpected: " << (part)
 
 // A small file that is right in every way: three keys, three tensors of different types.
 inline Bytes good_file() {
@@ -68,8 +69,8 @@ inline Bytes good_file() {
   b.str("general.architecture").u32(8).str("deepseek4");
   b.key_u32("deepseek4.block_count", 2);
   b.str("tokenizer.ggml.tokens").u32(9).u32(8).u64(3).str("a").str("bc").str("");
-  b.tensor("one.weight", {8, 2}, 0, 0);       // 64 bytes of F32
-  b.tensor("two.weight", {32, 3}, 8, 64);     // 102 bytes of Q8_0, padded to 128
+  b.tensor("one.weight", {8, 2}, 0, 0);         // 64 bytes of F32
+  b.tensor("two.weight", {32, 3}, 8, 64);       // 102 bytes of Q8_0, padded to 128
   b.tensor("three.weight", {3, 5, 7}, 1, 192);  // 210 bytes of F16, padded to 224
   b.pad();
   b.zeros(64 + 128 + 224);

@@ -97,13 +97,15 @@ TEST(GgufFile, SaysWhatAFileWithoutTheMagicIs) {
 TEST(GgufFile, RefusesOtherVersionsAndSmallFiles) {
   EXPECT_MENTIONS(refusal(Bytes{}.raw("GGUF").u32(2).u64(0).u64(0).zeros(64)),
                   "expected 3, found 2");
-  EXPECT_MENTIONS(refusal(Bytes{}.raw("GGUF").u32(0x03000000).u64(0).u64(0).zeros(64)), "big-endian");
+  EXPECT_MENTIONS(refusal(Bytes{}.raw("GGUF").u32(0x03000000).u64(0).u64(0).zeros(64)),
+                  "big-endian");
   EXPECT_MENTIONS(refusal(Bytes{}.header(0, 0)), "truncated: 24 bytes");
 }
 
 TEST(GgufFile, RefusesCountsThatCannotFit) {
-  EXPECT_MENTIONS(refusal(Bytes{}.header(uint64_t{1} << 60, 0).zeros(100)),
-                  "corrupt at byte 8: 1152921504606846976 tensors cannot fit in a file of 124 bytes");
+  EXPECT_MENTIONS(
+      refusal(Bytes{}.header(uint64_t{1} << 60, 0).zeros(100)),
+      "corrupt at byte 8: 1152921504606846976 tensors cannot fit in a file of 124 bytes");
   EXPECT_MENTIONS(refusal(Bytes{}.header(0, uint64_t{1} << 60).zeros(100)), "corrupt at byte 16");
 }
 
@@ -113,12 +115,17 @@ TEST(GgufFile, RefusesValueTypesAndLengthsThatLie) {
                   "truncated at byte 45: k needs 1099511627776 bytes, the file ends after 64");
   EXPECT_MENTIONS(refusal(Bytes{}.header(0, 1).u64(uint64_t{1} << 40).zeros(64)), "truncated");
   for (const uint32_t element : {0u, 8u, 9u, 12u}) {
-    const std::string text = refusal(
-        Bytes{}.header(0, 1).str("k").u32(9).u32(element).u64(uint64_t{1} << 40).zeros(64));
+    const std::string text =
+        refusal(Bytes{}.header(0, 1).str("k").u32(9).u32(element).u64(uint64_t{1} << 40).zeros(64));
     EXPECT_MENTIONS(text, "1099511627776 elements");
   }
-  EXPECT_MENTIONS(refusal(Bytes{}.header(0, 1).str("k").u32(9).u32(12)
-                              .u64(std::numeric_limits<uint64_t>::max()).zeros(64)),
+  EXPECT_MENTIONS(refusal(Bytes{}
+                              .header(0, 1)
+                              .str("k")
+                              .u32(9)
+                              .u32(12)
+                              .u64(std::numeric_limits<uint64_t>::max())
+                              .zeros(64)),
                   "cannot fit");
   EXPECT_MENTIONS(refusal(Bytes{}.header(0, 1).str("k").u32(7).put<uint8_t>(2).zeros(64)),
                   "a bool is 0 or 1, found 2");
@@ -183,7 +190,8 @@ TEST(GgufFile, RefusesShapesThatMakeNoSense) {
   EXPECT_MENTIONS(refusal(one({uint64_t{1} << 32, uint64_t{1} << 32}, 0)), "overflows");
   EXPECT_MENTIONS(refusal(one({uint64_t{1} << 63}, 0)), "overflows");
   EXPECT_MENTIONS(refusal(one({uint64_t{1} << 62}, 0)), "size overflows");
-  EXPECT_MENTIONS(refusal(one({33}, 8)), "a row of 33 values is not a multiple of the Q8_0 block of 32");
+  EXPECT_MENTIONS(refusal(one({33}, 8)),
+                  "a row of 33 values is not a multiple of the Q8_0 block of 32");
   EXPECT_MENTIONS(refusal(one({8}, 0, 8)), "offset 8 is not a multiple of the alignment 32");
   EXPECT_MENTIONS(refusal(one({8}, 0, uint64_t{1} << 62)), "truncated");
   EXPECT_MENTIONS(refusal(one({8}, 0, uint64_t{0} - 32)), "out of range");

@@ -1,5 +1,5 @@
-// Damaged and crafted bytes: every cut and every flipped bit gives a value or an error, never a crash,
-// and no file makes the reader take more memory than a small multiple of its own size.
+// Damaged and crafted bytes: every cut and every flipped bit gives a value or an error, never a
+// crash, and no file makes the reader take more memory than a small multiple of its own size.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -32,7 +32,8 @@ void read_all(const File& file) {
 }
 
 // A copy of exactly n bytes on the heap, so that a sanitizer sees the first byte read past the end.
-Result<File> parse_exact(std::vector<std::byte>& storage, const std::vector<std::byte>& all, size_t n) {
+Result<File> parse_exact(std::vector<std::byte>& storage, const std::vector<std::byte>& all,
+                         size_t n) {
   storage.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n));
   storage.shrink_to_fit();
   return File::parse(storage, "cut.gguf");

@@ -1,5 +1,5 @@
-// A file written through Layout and Writer comes back value for value and byte for byte, and a writer
-// that is dropped leaves nothing.
+// A file written through Layout and Writer comes back value for value and byte for byte, and a
+// writer that is dropped leaves nothing.
 #include "gguf/writer.h"
 
 #include <gtest/gtest.h>
@@ -105,8 +105,9 @@ TEST_F(GgufWriter, ThreadsMayWriteDifferentPieces) {
     for (int64_t i = 0; i < 8; ++i) {
       threads.emplace_back([&, i] {
         const int64_t n = layout.tensor_bytes(t) / 8;
-        EXPECT_TRUE(writer->write(t, i * n, std::span(bytes).subspan(static_cast<size_t>(i * n),
-                                                                     static_cast<size_t>(n))));
+        EXPECT_TRUE(writer->write(
+            t, i * n,
+            std::span(bytes).subspan(static_cast<size_t>(i * n), static_cast<size_t>(n))));
       });
     }
   }

@@ -1,5 +1,5 @@
-// The three shapes, and metadata that must be refused: each changed constant by name, all missing keys
-// at once. Files here are headers without tensors, copied from Nano's with one thing changed.
+// The three shapes, and metadata that must be refused: each changed constant by name, all missing
+// keys at once. Files here are headers without tensors, copied from Nano's with one thing changed.
 #include "model/config.h"
 
 #include <gtest/gtest.h>
@@ -42,8 +42,13 @@ TEST(ModelConfig, SchedulesOfTheThreeShapes) {
 // A vocabulary of the right size with the control tokens; nothing here encodes text.
 VocabData small_vocab(const ModelConfig& config) {
   VocabData vocab;
-  vocab.tokens = {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>",
-                  "<think>", "</think>", "｜DSML｜"};
+  vocab.tokens = {"<｜begin▁of▁sentence｜>",
+                  "<｜end▁of▁sentence｜>",
+                  "<｜User｜>",
+                  "<｜Assistant｜>",
+                  "<think>",
+                  "</think>",
+                  "｜DSML｜"};
   while (static_cast<int64_t>(vocab.tokens.size()) < config.vocab_size) {
     vocab.tokens.push_back("t" + std::to_string(vocab.tokens.size()));
   }
@@ -87,7 +92,8 @@ class Metadata : public testing::Test {
     EXPECT_FALSE(config);
     return config ? "" : config.error().message;
   }
-  std::string refusal(const std::string& key, const std::function<void(gguf::Layout&)>& replace) const {
+  std::string refusal(const std::string& key,
+                      const std::function<void(gguf::Layout&)>& replace) const {
     return refusal(without({key}, replace));
   }
 
@@ -110,13 +116,13 @@ TEST_F(Metadata, EachShapeIsRecognised) {
 
 // Whatever integer width or float width an exporter chose.
 TEST_F(Metadata, OtherNumberTypesAreTaken) {
-  const auto bytes = without({"deepseek4.block_count", "deepseek4.rope.freq_base",
-                              "deepseek4.context_length"},
-                             [](gguf::Layout& l) {
-                               l.add_u64("deepseek4.block_count", 8);
-                               l.add_u32("deepseek4.rope.freq_base", 10000);
-                               l.add_u32("deepseek4.context_length", 65536);
-                             });
+  const auto bytes =
+      without({"deepseek4.block_count", "deepseek4.rope.freq_base", "deepseek4.context_length"},
+              [](gguf::Layout& l) {
+                l.add_u64("deepseek4.block_count", 8);
+                l.add_u32("deepseek4.rope.freq_base", 10000);
+                l.add_u32("deepseek4.context_length", 65536);
+              });
   const auto file = gguf::File::parse(bytes, "x");
   const auto config = config_from_gguf(*file);
   ASSERT_TRUE(config) << config.error().message;
@@ -124,12 +130,12 @@ TEST_F(Metadata, OtherNumberTypesAreTaken) {
 }
 
 TEST_F(Metadata, OptionalKeysHaveDefaults) {
-  const auto bytes = without(
-      {"deepseek4.rope.scaling.type", "deepseek4.rope.scaling.factor",
-       "deepseek4.rope.scaling.original_context_length", "deepseek4.rope.scaling.yarn_beta_fast",
-       "deepseek4.rope.scaling.yarn_beta_slow", "deepseek4.swiglu_clamp_shexp",
-       "deepseek4.expert_gating_func", "deepseek4.context_length", "general.name",
-       "tokenizer.ggml.token_type"});
+  const auto bytes =
+      without({"deepseek4.rope.scaling.type", "deepseek4.rope.scaling.factor",
+               "deepseek4.rope.scaling.original_context_length",
+               "deepseek4.rope.scaling.yarn_beta_fast", "deepseek4.rope.scaling.yarn_beta_slow",
+               "deepseek4.swiglu_clamp_shexp", "deepseek4.expert_gating_func",
+               "deepseek4.context_length", "general.name", "tokenizer.ggml.token_type"});
   const auto file = gguf::File::parse(bytes, "x");
   const auto config = config_from_gguf(*file);
   ASSERT_TRUE(config) << config.error().message;
@@ -148,22 +154,39 @@ TEST_F(Metadata, OtherArchitecturesAreNamed) {
   EXPECT_MENTIONS(refusal(without({"general.architecture"})), "general.architecture is missing");
 }
 
-constexpr const char* kRequired[] = {
-    "deepseek4.block_count", "deepseek4.embedding_length", "deepseek4.vocab_size",
-    "deepseek4.attention.head_count", "deepseek4.attention.head_count_kv",
-    "deepseek4.attention.key_length", "deepseek4.attention.value_length",
-    "deepseek4.rope.dimension_count", "deepseek4.attention.q_lora_rank",
-    "deepseek4.attention.output_lora_rank", "deepseek4.attention.output_group_count",
-    "deepseek4.attention.sliding_window", "deepseek4.attention.compress_ratios",
-    "deepseek4.attention.compress_rope_freq_base", "deepseek4.attention.layer_norm_rms_epsilon",
-    "deepseek4.attention.indexer.head_count", "deepseek4.attention.indexer.key_length",
-    "deepseek4.attention.indexer.top_k", "deepseek4.expert_count", "deepseek4.expert_used_count",
-    "deepseek4.expert_shared_count", "deepseek4.expert_feed_forward_length",
-    "deepseek4.expert_weights_scale", "deepseek4.expert_weights_norm", "deepseek4.hash_layer_count",
-    "deepseek4.swiglu_clamp_exp", "deepseek4.hyper_connection.count",
-    "deepseek4.hyper_connection.sinkhorn_iterations", "deepseek4.hyper_connection.epsilon",
-    "deepseek4.rope.freq_base", "tokenizer.ggml.model", "tokenizer.ggml.tokens",
-    "tokenizer.ggml.merges"};
+constexpr const char* kRequired[] = {"deepseek4.block_count",
+                                     "deepseek4.embedding_length",
+                                     "deepseek4.vocab_size",
+                                     "deepseek4.attention.head_count",
+                                     "deepseek4.attention.head_count_kv",
+                                     "deepseek4.attention.key_length",
+                                     "deepseek4.attention.value_length",
+                                     "deepseek4.rope.dimension_count",
+                                     "deepseek4.attention.q_lora_rank",
+                                     "deepseek4.attention.output_lora_rank",
+                                     "deepseek4.attention.output_group_count",
+                                     "deepseek4.attention.sliding_window",
+                                     "deepseek4.attention.compress_ratios",
+                                     "deepseek4.attention.compress_rope_freq_base",
+                                     "deepseek4.attention.layer_norm_rms_epsilon",
+                                     "deepseek4.attention.indexer.head_count",
+                                     "deepseek4.attention.indexer.key_length",
+                                     "deepseek4.attention.indexer.top_k",
+                                     "deepseek4.expert_count",
+                                     "deepseek4.expert_used_count",
+                                     "deepseek4.expert_shared_count",
+                                     "deepseek4.expert_feed_forward_length",
+                                     "deepseek4.expert_weights_scale",
+                                     "deepseek4.expert_weights_norm",
+                                     "deepseek4.hash_layer_count",
+                                     "deepseek4.swiglu_clamp_exp",
+                                     "deepseek4.hyper_connection.count",
+                                     "deepseek4.hyper_connection.sinkhorn_iterations",
+                                     "deepseek4.hyper_connection.epsilon",
+                                     "deepseek4.rope.freq_base",
+                                     "tokenizer.ggml.model",
+                                     "tokenizer.ggml.tokens",
+                                     "tokenizer.ggml.merges"};
 
 TEST_F(Metadata, AllMissingKeysAreListedAtOnce) {
   std::mt19937 random(11);
@@ -180,17 +203,28 @@ TEST_F(Metadata, AllMissingKeysAreListedAtOnce) {
 }
 
 TEST_F(Metadata, AnyOtherShapeIsRefusedWithTheFirstDifference) {
-  const char* integers[] = {
-      "deepseek4.block_count", "deepseek4.embedding_length", "deepseek4.vocab_size",
-      "deepseek4.attention.head_count", "deepseek4.attention.head_count_kv",
-      "deepseek4.attention.key_length", "deepseek4.attention.value_length",
-      "deepseek4.rope.dimension_count", "deepseek4.attention.q_lora_rank",
-      "deepseek4.attention.output_lora_rank", "deepseek4.attention.output_group_count",
-      "deepseek4.attention.sliding_window", "deepseek4.attention.indexer.head_count",
-      "deepseek4.attention.indexer.key_length", "deepseek4.attention.indexer.top_k",
-      "deepseek4.expert_count", "deepseek4.expert_used_count", "deepseek4.expert_shared_count",
-      "deepseek4.expert_feed_forward_length", "deepseek4.hash_layer_count",
-      "deepseek4.hyper_connection.count", "deepseek4.hyper_connection.sinkhorn_iterations"};
+  const char* integers[] = {"deepseek4.block_count",
+                            "deepseek4.embedding_length",
+                            "deepseek4.vocab_size",
+                            "deepseek4.attention.head_count",
+                            "deepseek4.attention.head_count_kv",
+                            "deepseek4.attention.key_length",
+                            "deepseek4.attention.value_length",
+                            "deepseek4.rope.dimension_count",
+                            "deepseek4.attention.q_lora_rank",
+                            "deepseek4.attention.output_lora_rank",
+                            "deepseek4.attention.output_group_count",
+                            "deepseek4.attention.sliding_window",
+                            "deepseek4.attention.indexer.head_count",
+                            "deepseek4.attention.indexer.key_length",
+                            "deepseek4.attention.indexer.top_k",
+                            "deepseek4.expert_count",
+                            "deepseek4.expert_used_count",
+                            "deepseek4.expert_shared_count",
+                            "deepseek4.expert_feed_forward_length",
+                            "deepseek4.hash_layer_count",
+                            "deepseek4.hyper_connection.count",
+                            "deepseek4.hyper_connection.sinkhorn_iterations"};
   for (const char* key : integers) {
     const std::string text = refusal(key, [&](gguf::Layout& l) { l.add_u32(key, 7777); });
     EXPECT_MENTIONS(text, "Flash, Pro and Nano");
@@ -206,30 +240,33 @@ TEST_F(Metadata, EachChangedConstantIsNamed) {
     const char* expected;
   };
   // An epsilon of 0 differs from 1e-6 by no more than 1e-6: it must not pass as equal.
-  for (const Change& c : {Change{"deepseek4.rope.freq_base", 10001.0f, "expected 10000"},
-                          Change{"deepseek4.attention.compress_rope_freq_base", 10000.0f, "160000"},
-                          Change{"deepseek4.attention.layer_norm_rms_epsilon", 1e-5f, "found"},
-                          Change{"deepseek4.attention.layer_norm_rms_epsilon", 0.0f, "found 0"},
-                          Change{"deepseek4.hyper_connection.epsilon", 2e-6f, "found"},
-                          Change{"deepseek4.expert_weights_scale", 2.5f, "expected 1.5, found 2.5"},
-                          Change{"deepseek4.rope.scaling.factor", 4.0f, "expected 16, found 4"},
-                          Change{"deepseek4.rope.scaling.original_context_length", 4096.0f, "65536"},
-                          Change{"deepseek4.rope.scaling.yarn_beta_fast", 31.0f, "expected 32"},
-                          Change{"deepseek4.rope.scaling.yarn_beta_slow", 2.0f, "expected 1,"},
-                          Change{"deepseek4.expert_gating_func", 2.0f, "expected 4, found 2"},
-                          Change{"deepseek4.expert_group_count", 8.0f, "expected 0, found 8"},
-                          Change{"deepseek4.expert_group_used_count", 4.0f, "expected 0"}}) {
+  for (const Change& c :
+       {Change{"deepseek4.rope.freq_base", 10001.0f, "expected 10000"},
+        Change{"deepseek4.attention.compress_rope_freq_base", 10000.0f, "160000"},
+        Change{"deepseek4.attention.layer_norm_rms_epsilon", 1e-5f, "found"},
+        Change{"deepseek4.attention.layer_norm_rms_epsilon", 0.0f, "found 0"},
+        Change{"deepseek4.hyper_connection.epsilon", 2e-6f, "found"},
+        Change{"deepseek4.expert_weights_scale", 2.5f, "expected 1.5, found 2.5"},
+        Change{"deepseek4.rope.scaling.factor", 4.0f, "expected 16, found 4"},
+        Change{"deepseek4.rope.scaling.original_context_length", 4096.0f, "65536"},
+        Change{"deepseek4.rope.scaling.yarn_beta_fast", 31.0f, "expected 32"},
+        Change{"deepseek4.rope.scaling.yarn_beta_slow", 2.0f, "expected 1,"},
+        Change{"deepseek4.expert_gating_func", 2.0f, "expected 4, found 2"},
+        Change{"deepseek4.expert_group_count", 8.0f, "expected 0, found 8"},
+        Change{"deepseek4.expert_group_used_count", 4.0f, "expected 0"}}) {
     const std::string text = refusal(c.key, [&](gguf::Layout& l) { l.add_f32(c.key, c.value); });
     EXPECT_MENTIONS(text, c.key);
     EXPECT_MENTIONS(text, c.expected);
     EXPECT_MENTIONS(text, "has the shape of Nano but other constants");
   }
-  EXPECT_MENTIONS(refusal("deepseek4.expert_weights_norm",
-                          [](gguf::Layout& l) { l.add_bool("deepseek4.expert_weights_norm", false); }),
-                  "deepseek4.expert_weights_norm: expected true, found false");
-  EXPECT_MENTIONS(refusal("deepseek4.rope.scaling.type",
-                          [](gguf::Layout& l) { l.add_string("deepseek4.rope.scaling.type", "linear"); }),
-                  "expected yarn, found linear");
+  EXPECT_MENTIONS(
+      refusal("deepseek4.expert_weights_norm",
+              [](gguf::Layout& l) { l.add_bool("deepseek4.expert_weights_norm", false); }),
+      "deepseek4.expert_weights_norm: expected true, found false");
+  EXPECT_MENTIONS(
+      refusal("deepseek4.rope.scaling.type",
+              [](gguf::Layout& l) { l.add_string("deepseek4.rope.scaling.type", "linear"); }),
+      "expected yarn, found linear");
 }
 
 TEST_F(Metadata, ChangedArraysNameTheLayer) {
@@ -237,7 +274,8 @@ TEST_F(Metadata, ChangedArraysNameTheLayer) {
     constexpr const char* kKey = "deepseek4.attention.compress_ratios";
     return refusal(kKey, [&](gguf::Layout& l) { l.add_i32s(kKey, values); });
   };
-  EXPECT_MENTIONS(ratios({0, 0, 4, 128, 128, 4, 4, 128}), "compress_ratios[4]: expected 4, found 128");
+  EXPECT_MENTIONS(ratios({0, 0, 4, 128, 128, 4, 4, 128}),
+                  "compress_ratios[4]: expected 4, found 128");
   EXPECT_MENTIONS(ratios({0, 0, 4, 128}), "expected 8 entries, found 4 entries");
   EXPECT_MENTIONS(ratios({0, 0, 4, 128, 4, 128, 4, -128}), "compress_ratios[7]");
   EXPECT_MENTIONS(ratios({0, 0, 4, 128, 4, 128, 4, 128, -1}), "compress_ratios[8]");
@@ -252,7 +290,8 @@ TEST_F(Metadata, ChangedArraysNameTheLayer) {
 }
 
 TEST_F(Metadata, VocabulariesThatDoNotFitAreRefused) {
-  const auto refused = [&](const std::string& key, const std::function<void(gguf::Layout&)>& replace) {
+  const auto refused = [&](const std::string& key,
+                           const std::function<void(gguf::Layout&)>& replace) {
     const auto bytes = without({key}, replace);
     const auto file = gguf::File::parse(bytes, "patched.gguf");
     const auto config = config_from_gguf(*file);

@@ -1,5 +1,5 @@
-// Whole files: Nano converted here, then opened, cut, damaged, robbed of tensors, and its draft block
-// moved to a file of its own.
+// Whole files: Nano converted here, then opened, cut, damaged, robbed of tensors, and its draft
+// block moved to a file of its own.
 #include "model/model.h"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,8 @@ TEST_F(NanoFile, FlippedBitsNeverCrash) {
   int refused = 0;
   for (int i = 0; i < 2000; ++i) {
     // Half of them in the directory and its neighbourhood, half anywhere.
-    const size_t at = i % 2 == 0 ? random() % start : start - 1 - random() % std::min<size_t>(start, 16384);
+    const size_t at =
+        i % 2 == 0 ? random() % start : start - 1 - random() % std::min<size_t>(start, 16384);
     const auto bit = static_cast<std::byte>(1u << (random() % 8));
     bytes[at] ^= bit;
     if (!open_bytes(bytes)) ++refused;

@@ -24,7 +24,8 @@ TEST(RopeFrequencies, CompressedLayersMatchTheTableBitForBit) {
     const auto f = rope_frequencies(*config, true);
     ASSERT_EQ(f.size(), 32u);
     for (size_t i = 0; i < f.size(); ++i) {
-      EXPECT_EQ(std::bit_cast<uint32_t>(f[i]), std::bit_cast<uint32_t>(kCompressed[i])) << "pair " << i;
+      EXPECT_EQ(std::bit_cast<uint32_t>(f[i]), std::bit_cast<uint32_t>(kCompressed[i]))
+          << "pair " << i;
     }
   }
 }

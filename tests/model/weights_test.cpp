@@ -1,5 +1,5 @@
-// Binding a model made in memory: fields get their tensors, and everything that does not fit is told
-// in one message.
+// Binding a model made in memory: fields get their tensors, and everything that does not fit is
+// told in one message.
 #include "model/weights.h"
 
 #include <fmt/format.h>
@@ -162,8 +162,9 @@ TEST(BindWeights, GateAndUpMustAgreeButLayersMayDiffer) {
 TEST(BindWeights, RefusesExpertIdsOutsideTheTable) {
   MemoryModel model(tiny_config());
   model.set<int32_t>("blk.1.ffn_gate_tid2eid.weight", 7, 3);
-  EXPECT_MENTIONS(model.refusal(),
-                  "blk.1.ffn_gate_tid2eid.weight: token 3 entry 1: expert id 0..2 expected, found 3");
+  EXPECT_MENTIONS(
+      model.refusal(),
+      "blk.1.ffn_gate_tid2eid.weight: token 3 entry 1: expert id 0..2 expected, found 3");
   model.set<int32_t>("blk.1.ffn_gate_tid2eid.weight", 7, -1);
   EXPECT_MENTIONS(model.refusal(), "found -1");
 }

@@ -1,11 +1,11 @@
 // config.json of a checkpoint: Nano's own is taken, each changed field is refused by name.
-#include "quantizer/hf_config.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "quantizer/hf_config.h"
 
 namespace ds4 {
 namespace {
@@ -49,13 +49,32 @@ TEST_F(HfConfig, NanoIsRecognised) {
 }
 
 TEST_F(HfConfig, EachChangedNumberIsNamed) {
-  for (const char* key :
-       {"num_hidden_layers", "hidden_size", "vocab_size", "num_attention_heads", "head_dim",
-        "qk_rope_head_dim", "q_lora_rank", "o_groups", "o_lora_rank", "n_routed_experts",
-        "num_experts_per_tok", "n_shared_experts", "moe_intermediate_size", "num_hash_layers",
-        "sliding_window", "index_n_heads", "index_head_dim", "index_topk", "hc_mult",
-        "hc_sinkhorn_iters", "routed_scaling_factor", "swiglu_limit", "hc_eps", "rms_norm_eps",
-        "rope_theta", "compress_rope_theta"}) {
+  for (const char* key : {"num_hidden_layers",
+                          "hidden_size",
+                          "vocab_size",
+                          "num_attention_heads",
+                          "head_dim",
+                          "qk_rope_head_dim",
+                          "q_lora_rank",
+                          "o_groups",
+                          "o_lora_rank",
+                          "n_routed_experts",
+                          "num_experts_per_tok",
+                          "n_shared_experts",
+                          "moe_intermediate_size",
+                          "num_hash_layers",
+                          "sliding_window",
+                          "index_n_heads",
+                          "index_head_dim",
+                          "index_topk",
+                          "hc_mult",
+                          "hc_sinkhorn_iters",
+                          "routed_scaling_factor",
+                          "swiglu_limit",
+                          "hc_eps",
+                          "rms_norm_eps",
+                          "rope_theta",
+                          "compress_rope_theta"}) {
     json changed = nano_;
     changed[key] = 77;
     EXPECT_MENTIONS(refusal(changed), std::string(key) + " (Nano): expected");
@@ -77,8 +96,10 @@ TEST_F(HfConfig, OtherMeaningsAreRefused) {
     changed[key] = std::move(value);
     return refusal(changed);
   };
-  EXPECT_MENTIONS(with("scoring_func", "sigmoid"), "scoring_func (Nano): expected \"sqrtsoftplus\"");
-  EXPECT_MENTIONS(with("norm_topk_prob", false), "norm_topk_prob (Nano): expected true, found false");
+  EXPECT_MENTIONS(with("scoring_func", "sigmoid"),
+                  "scoring_func (Nano): expected \"sqrtsoftplus\"");
+  EXPECT_MENTIONS(with("norm_topk_prob", false),
+                  "norm_topk_prob (Nano): expected true, found false");
   EXPECT_MENTIONS(with("model_type", "deepseek_v3"), "expected \"deepseek_v4\"");
   EXPECT_MENTIONS(with("num_key_value_heads", 4), "num_key_value_heads");
   EXPECT_MENTIONS(with("n_group", 8), "n_group (Nano): expected none, found 8");

@@ -1,7 +1,5 @@
 // Nano through the converter. The exact recipe must keep every value of the checkpoint; the check
 // decodes both sides with its own few lines, from the definitions of the number formats.
-#include "quantizer/converter.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +12,7 @@
 #include "base/scalar.h"
 #include "model/model.h"
 #include "quant/codec.h"
+#include "quantizer/converter.h"
 #include "quantizer/hf_names.h"
 
 namespace ds4 {
@@ -26,9 +25,9 @@ constexpr const char* kNano = DS4_SOURCE_DIR "/models/nano";
 class NanoConversion : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(DS4_BINARY_DIR) /
-              (std::string("conversion_") +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ =
+        fs::path(DS4_BINARY_DIR) / (std::string("conversion_") +
+                                    testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -176,7 +175,8 @@ TEST_F(NanoConversion, LossyRecipesOpenAndStayNear) {
   struct Case {
     Recipe recipe;
     const char* tensor;
-    double limit;  // measured: Q8_0 0.0054, Q4_K 0.063, IQ2_XXS 0.35, Q2_K 0.30; a wrong layout: 1.4
+    double
+        limit;  // measured: Q8_0 0.0054, Q4_K 0.063, IQ2_XXS 0.35, Q2_K 0.30; a wrong layout: 1.4
   };
   for (const Case& c : {Case{Recipe::kQ8_0, "blk.3.ffn_gate_exps.weight", 0.01},
                         Case{Recipe::kQ4, "blk.3.ffn_gate_exps.weight", 0.12},

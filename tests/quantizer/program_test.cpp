@@ -40,7 +40,8 @@ class Program : public testing::Test {
     argv.push_back(nullptr);
     const pid_t pid = ::fork();
     if (pid == 0) {
-      const int fd = ::open((folder_.string() + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      const int fd =
+          ::open((folder_.string() + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
       ::dup2(fd, STDOUT_FILENO);
       ::dup2(fd, STDERR_FILENO);
       ::execv(argv[0], argv.data());
@@ -105,7 +106,8 @@ TEST_F(Program, AnExistingFileIsKeptUnlessTold) {
   EXPECT_EQ(run({"--hf", kNano, "--out", path("there.gguf"), "--recipe", "exact"}), 1);
   EXPECT_MENTIONS(output_, "already exists");
   EXPECT_EQ(fs::file_size(path("there.gguf")), 8u);
-  EXPECT_EQ(run({"--hf", kNano, "--out", path("there.gguf"), "--recipe", "exact", "--overwrite"}), 0);
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("there.gguf"), "--recipe", "exact", "--overwrite"}),
+            0);
   EXPECT_EQ(fs::file_size(path("there.gguf")), 57237760u);
 }
 

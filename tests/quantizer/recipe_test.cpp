@@ -1,4 +1,5 @@
-// Types by recipe and by option, on Flash's own tensor list: the counts are those of published files.
+// Types by recipe and by option, on Flash's own tensor list: the counts are those of published
+// files.
 #include "quantizer/recipe.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ std::vector<TensorSpec> specs_of(const ModelConfig& config, bool mtp = false) {
 }
 
 // Element counts by name, and the padded size of all tensors.
-std::map<std::string_view, int> count_types(const ModelConfig& config, Recipe recipe, int64_t& bytes) {
+std::map<std::string_view, int> count_types(const ModelConfig& config, Recipe recipe,
+                                            int64_t& bytes) {
   std::map<std::string_view, int> counts;
   bytes = 0;
   for (const TensorSpec& spec : specs_of(config)) {
@@ -130,9 +132,11 @@ TEST(TypeOverrides, UnloadableTypesAreRefused) {
   o.tensors = {{"output", DType::kQ8_0}};
   const auto refused = planned_type(norm, false, Recipe::kQ4, o);
   ASSERT_FALSE(refused);
-  EXPECT_MENTIONS(refused.error().message, "output_norm.weight: the engine loads F32 here, not Q8_0");
+  EXPECT_MENTIONS(refused.error().message,
+                  "output_norm.weight: the engine loads F32 here, not Q8_0");
   const TensorSpec odd{"blk.0.ffn_up_exps.weight", {2, 4, 96}, TensorKind::kRoutedUp};
-  EXPECT_MENTIONS(planned_type(odd, false, Recipe::kQ4, {}).error().message, "multiple of the Q4_K");
+  EXPECT_MENTIONS(planned_type(odd, false, Recipe::kQ4, {}).error().message,
+                  "multiple of the Q4_K");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The sharded reader on the Nano checkpoint, and on files that lie: cut, overlapping, mistyped, nested,
-// with shards missing or tensors in the wrong one.
+// The sharded reader on the Nano checkpoint, and on files that lie: cut, overlapping, mistyped,
+// nested, with shards missing or tensors in the wrong one.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -31,11 +31,10 @@ std::string refusal(const std::string& header, size_t n_data = 64) {
 #define EXPECT_MENTIONS(text, part) \
   EXPECT_NE(std::string(text).find(part), std::string::npos) << "message: " << (text)
 
-constexpr const char* kGood =
-    R"({"__metadata__":{"format":"pt"},)"
-    R"("a":{"dtype":"BF16","shape":[2,4],"data_offsets":[0,16]},)"
-    R"("b":{"dtype":"F8_E8M0","shape":[3],"data_offsets":[16,19]},)"
-    R"("empty":{"shape":[0,4],"dtype":"F32","data_offsets":[19,19]}})";
+constexpr const char* kGood = R"({"__metadata__":{"format":"pt"},)"
+                              R"("a":{"dtype":"BF16","shape":[2,4],"data_offsets":[0,16]},)"
+                              R"("b":{"dtype":"F8_E8M0","shape":[3],"data_offsets":[16,19]},)"
+                              R"("empty":{"shape":[0,4],"dtype":"F32","data_offsets":[19,19]}})";
 
 TEST(SafetensorsHeader, GivesTypesShapesAndBytes) {
   const auto bytes = file_with(kGood, 19);
@@ -80,8 +79,10 @@ TEST(SafetensorsHeader, RefusesJsonThatIsNotAHeader) {
   EXPECT_MENTIONS(refusal("[]"), "a JSON object expected");
   EXPECT_MENTIONS(refusal(R"({"a":)"), "not valid JSON at byte");
   EXPECT_MENTIONS(refusal(R"({"a":7})"), "a number is not expected");
-  EXPECT_MENTIONS(refusal(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})"), "negative");
-  EXPECT_MENTIONS(refusal(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})"), "fraction");
+  EXPECT_MENTIONS(refusal(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})"),
+                  "negative");
+  EXPECT_MENTIONS(refusal(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})"),
+                  "fraction");
   EXPECT_MENTIONS(refusal(R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})"), "a list");
   EXPECT_MENTIONS(refusal(R"({"a":{"dtype":"F32","shape":[1]}})"), "two data_offsets expected");
   EXPECT_MENTIONS(refusal(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{}})"),
@@ -144,9 +145,8 @@ class SafetensorsFolder : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
   }
   void write_shard(const char* name, const char* tensor) {
-    const auto bytes = file_with(std::string("{\"") + tensor +
-                                     R"(":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-                                 4);
+    const auto bytes = file_with(
+        std::string("{\"") + tensor + R"(":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4);
     write(name, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
   std::string refusal() {

@@ -1,24 +1,24 @@
 #pragma once
 // How two sets of logits are compared, everywhere in the tests: one metric set, computed in f64.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
 
-#include <fmt/format.h>
-
 namespace ds4::test {
 
 struct LogitDiff {
   double relative_l2 = 0;  // ||got - want|| / ||want||
   double max_abs = 0;
-  double kl = 0;           // KL(softmax(want) || softmax(got)), nats
+  double kl = 0;  // KL(softmax(want) || softmax(got)), nats
   bool same_top1 = true;
 
   std::string to_string() const {
-    return fmt::format("relative L2 {:.3g}, max abs {:.3g}, KL {:.3g}, top-1 {}", relative_l2, max_abs,
-                       kl, same_top1 ? "equal" : "DIFFERENT");
+    return fmt::format("relative L2 {:.3g}, max abs {:.3g}, KL {:.3g}, top-1 {}", relative_l2,
+                       max_abs, kl, same_top1 ? "equal" : "DIFFERENT");
   }
 
   // The worse of two, number by number: for reporting the worst of many rows.
@@ -61,7 +61,8 @@ inline LogitDiff compare_logits(std::span<const float> got, std::span<const floa
 }
 
 // Worst over rows of `cols` values.
-inline LogitDiff compare_rows(std::span<const float> got, std::span<const float> want, size_t cols) {
+inline LogitDiff compare_rows(std::span<const float> got, std::span<const float> want,
+                              size_t cols) {
   LogitDiff worst;
   if (got.size() != want.size() || want.empty()) return {INFINITY, INFINITY, INFINITY, false};
   for (size_t at = 0; at < want.size(); at += cols) {

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "model/model.h"
 #include "safetensors/checkpoint.h"
@@ -34,7 +33,8 @@ struct ReferencePrompt {
   int64_t n_logit_rows = 0;
 };
 
-// models/nano/reference.safetensors: an independent implementation's logits (models/nano/README.md).
+// models/nano/reference.safetensors: an independent implementation's logits
+// (models/nano/README.md).
 class NanoReference {
  public:
   static NanoReference open() {

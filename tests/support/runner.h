@@ -39,11 +39,12 @@ class Runner {
     int layer_end = -1;
   };
 
-  Runner(BackendKind kind, const ModelConfig& config, const Weights& weights, const Options& options)
+  Runner(BackendKind kind, const ModelConfig& config, const Weights& weights,
+         const Options& options)
       : config_(config),
-        backend_(must(make_backend(
-            kind, {.n_threads = options.n_threads,
-                   .integer_activations = options.precision != Precision::hf32()}))),
+        backend_(must(
+            make_backend(kind, {.n_threads = options.n_threads,
+                                .integer_activations = options.precision != Precision::hf32()}))),
         forward_(must(Forward::create(*backend_.device, *backend_.ops, config, weights,
                                       {.precision = options.precision,
                                        .max_rows = options.max_rows,
@@ -60,8 +61,8 @@ class Runner {
   }
 
   // Appends `tokens` to the cache in chunks; returns the logits of the last `n_logits` positions.
-  // With `draft`, the MTP block follows over every pair of neighbours and `draft_logits` gets the rows
-  // of the last min(n_logits, n - 1) pairs.
+  // With `draft`, the MTP block follows over every pair of neighbours and `draft_logits` gets the
+  // rows of the last min(n_logits, n - 1) pairs.
   std::vector<float> prefill(KvCache& cache, std::span<const Token> tokens, int64_t n_logits,
                              KvCache* draft = nullptr, std::vector<float>* draft_logits = nullptr) {
     const int64_t n = static_cast<int64_t>(tokens.size()), chunk = forward_.options().max_rows;

@@ -1,5 +1,6 @@
 // The compressor, written as the token-by-token procedure that defines it: every token enters the
-// frontier, and the one that completes a window emits a row. Prefill is the same loop over more tokens.
+// frontier, and the one that completes a window emits a row. Prefill is the same loop over more
+// tokens.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -75,8 +76,8 @@ void finish_row(float* row, const float* norm, int64_t h, int64_t pos, std::span
   }
 }
 
-// The current window becomes the previous one; its own rows are cleared so that equal histories have
-// equal frontiers, however they came about.
+// The current window becomes the previous one; its own rows are cleared so that equal histories
+// have equal frontiers, however they came about.
 void shift_frontier(const CompressedKv& state) {
   for (int r = 0; r < 4; ++r) {
     const size_t bytes = static_cast<size_t>(state.frontier_kv.n_cols()) * sizeof(float);

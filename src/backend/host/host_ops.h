@@ -9,8 +9,8 @@
 
 namespace ds4 {
 
-// The (row, slot) pairs of a step, sorted by expert: pairs [begin[e], begin[e + 1]) belong to expert e,
-// in ascending row, then slot. Reuses its memory from step to step.
+// The (row, slot) pairs of a step, sorted by expert: pairs [begin[e], begin[e + 1]) belong to
+// expert e, in ascending row, then slot. Reuses its memory from step to step.
 class ExpertGroups {
  public:
   // ids [N, k] i32, each in [0, n_experts).

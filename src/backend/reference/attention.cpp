@@ -115,8 +115,8 @@ void ReferenceOps::do_attention(Tensor out, ConstTensor q, ConstTensor kv, Const
       const int64_t pos = span.first_pos + n - span.first_row;
       visible_rows(rows, span, pos, kv, selected, n, params);
       for (int64_t h = 0; h < n_heads; ++h) {
-        attend(out.row<float>(n * n_heads + h), q.row<float>(n * n_heads + h), sink[h], rows, scores,
-               head_dim);
+        attend(out.row<float>(n * n_heads + h), q.row<float>(n * n_heads + h), sink[h], rows,
+               scores, head_dim);
       }
     }
   });

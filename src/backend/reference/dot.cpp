@@ -1,8 +1,9 @@
 #include "backend/reference/dot.h"
 
-// A plain loop, compiled once for each vector width and chosen when the program starts. The lanes fix
-// the order of the additions and nothing is contracted, so every width gives the same bits. Thread
-// sanitizer instruments the chooser, which runs before its runtime does; there one version must do.
+// A plain loop, compiled once for each vector width and chosen when the program starts. The lanes
+// fix the order of the additions and nothing is contracted, so every width gives the same bits.
+// Thread sanitizer instruments the chooser, which runs before its runtime does; there one version
+// must do.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define DS4_EVERY_VECTOR_WIDTH __attribute__((target_clones("default", "avx2", "avx512f")))
 #else

@@ -48,7 +48,8 @@ void sinkhorn(float* a, int64_t n, int64_t iters, float eps) {
 }
 
 // x = sum_j weight_j streams_j.
-void weighted_sum(float* x, const float* streams, const float* weight, int64_t n_hc, int64_t hidden) {
+void weighted_sum(float* x, const float* streams, const float* weight, int64_t n_hc,
+                  int64_t hidden) {
   for (int64_t d = 0; d < hidden; ++d) {
     float sum = 0;
     for (int64_t j = 0; j < n_hc; ++j) sum += weight[j] * streams[j * hidden + d];

@@ -1,7 +1,8 @@
 #pragma once
-// The oracle: every op of the walk as plain f32 loops that follow the formulas of ops/ops.h, with rows
-// split over threads and nothing else done for speed. Other backends are compared with it; it is
-// itself compared with an independent implementation's logits (tests/engine/reference_logits_test.cpp).
+// The oracle: every op of the walk as plain f32 loops that follow the formulas of ops/ops.h, with
+// rows split over threads and nothing else done for speed. Other backends are compared with it; it
+// is itself compared with an independent implementation's logits
+// (tests/engine/reference_logits_test.cpp).
 #include <vector>
 
 #include "backend/host/host_ops.h"
