@@ -65,6 +65,7 @@ struct Flags {
   std::string routed, gate, down, up, attention_proj, attention, shared, embedding, output, dense;
   std::vector<std::string> tensor_types;
   int n_threads = 0;
+  bool no_mtp = false;
   bool dry_run = false;
   bool overwrite = false;
 };
@@ -97,6 +98,8 @@ void add_flags(CLI::App& app, Flags& f) {
          "prompt texts of the effort levels: preview (first releases) or official (0731 on)")
       ->check(CLI::IsMember({"preview", "official"}))
       ->capture_default_str();
+  app.add_flag("--no-mtp", f.no_mtp,
+               "leave out the MTP draft block; llama.cpp refuses a file that carries it");
   app.add_option("--threads", f.n_threads, "worker threads; 0: one per processor")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--dry-run", f.dry_run, "check everything, print the plan, write nothing");
@@ -138,6 +141,7 @@ Result<PlanOptions> plan_options(const Flags& f) {
   PlanOptions options;
   options.hf_dir = f.hf_dir;
   options.effort_profile = f.effort_profile;
+  options.with_mtp = !f.no_mtp;
   DS4_TRY(options.recipe, recipe_from_name(f.recipe));
   DS4_TRY(options.overrides, overrides_of(f));
   return options;

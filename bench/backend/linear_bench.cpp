@@ -1,6 +1,7 @@
 // Projections on the cpu backend at the matrix shapes of Flash, one thread: how much of the memory
-// bandwidth decode (1 row) uses, and the multiply rate of prefill (64 rows). Weights are random bytes in
-// valid blocks; several copies are walked in turn so that they come from memory, not from a cache.
+// bandwidth decode (1 row) uses, and the multiply rate of prefill (64 rows). Weights are random
+// bytes in valid blocks; several copies are walked in turn so that they come from memory, not from
+// a cache.
 //   linear_bench [--benchmark_filter=Q8_0]
 #include <benchmark/benchmark.h>
 
@@ -47,8 +48,9 @@ void linear(benchmark::State& state, DType type, int64_t n_rows) {
     benchmark::DoNotOptimize(out.data());
   }
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(one.size()));
-  state.counters["GMAC/s"] = benchmark::Counter(
-      static_cast<double>(state.iterations() * n_rows * kOut * kIn) * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GMAC/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * n_rows * kOut * kIn) * 1e-9,
+                         benchmark::Counter::kIsRate);
 }
 
 // What a read-only loop over the same bytes reaches: the ceiling of the 1-row figures.
@@ -69,8 +71,9 @@ void read_only(benchmark::State& state) {
 
 int main(int argc, char** argv) {
   benchmark::RegisterBenchmark("read_only", ds4::read_only);
-  for (ds4::DType type : {ds4::DType::kQ8_0, ds4::DType::kMXFP4, ds4::DType::kQ4_K, ds4::DType::kQ2_K,
-                          ds4::DType::kIQ2_XXS, ds4::DType::kF16, ds4::DType::kBF16}) {
+  for (ds4::DType type :
+       {ds4::DType::kQ8_0, ds4::DType::kMXFP4, ds4::DType::kQ4_K, ds4::DType::kQ2_K,
+        ds4::DType::kIQ2_XXS, ds4::DType::kF16, ds4::DType::kBF16}) {
     for (int64_t n_rows : {1, 64}) {
       const std::string name =
           "linear/" + std::string(ds4::dtype_name(type)) + "/rows:" + std::to_string(n_rows);

@@ -182,7 +182,8 @@ Result<Conversion> Conversion::plan(const PlanOptions& options) {
 
   Conversion conversion(std::make_unique<safetensors::Checkpoint>(std::move(checkpoint)));
   conversion.config_ = std::move(config);
-  conversion.has_mtp_ = conversion.checkpoint_->find("mtp.0.e_proj.weight") != nullptr;
+  conversion.has_mtp_ =
+      options.with_mtp && conversion.checkpoint_->find("mtp.0.e_proj.weight") != nullptr;
   add_metadata(
       conversion.layout_, conversion.config_, vocab,
       {.n_draft_blocks = conversion.has_mtp_ ? 1 : 0, .effort_profile = options.effort_profile});

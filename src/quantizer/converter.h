@@ -24,6 +24,7 @@ struct PlanOptions {
   std::string hf_dir;
   Recipe recipe = Recipe::kMxfp4;
   TypeOverrides overrides;
+  bool with_mtp = true;  // the draft block goes into the file when the checkpoint has one
   std::string effort_profile = "preview";  // or "official"; see quantizer/metadata.h
 };
 

@@ -74,6 +74,14 @@ TEST_F(Program, HelpTeaches) {
   }
 }
 
+TEST_F(Program, TheDraftBlockCanBeLeftOut) {
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "exact", "--dry-run"}), 0);
+  EXPECT_MENTIONS(output_, "272 tensors");
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "exact", "--no-mtp", "--dry-run"}),
+            0);
+  EXPECT_MENTIONS(output_, "240 tensors");
+}
+
 TEST_F(Program, WrongCommandLinesExitWith2) {
   EXPECT_EQ(run({}), 2);
   EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "q3"}), 2);
