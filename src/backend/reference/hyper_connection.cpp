@@ -1,7 +1,5 @@
 // Hyper-connections: how the residual streams enter and leave a sublayer (paper section 2.2).
-#include <algorithm>
-#include <cmath>
-
+#include "backend/host/hc_mix.h"
 #include "backend/reference/dot.h"
 #include "backend/reference/reference_ops.h"
 #include "quant/codec.h"
@@ -9,41 +7,11 @@
 namespace ds4::reference {
 namespace {
 
-constexpr int64_t kMaxHc = 8;
-
-float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
-
 // All rows of the mixing matrix in f32.
 void decode_matrix(std::vector<float>& out, ConstTensor w) {
   out.resize(static_cast<size_t>(w.shape().n_elements()));
   for (int64_t r = 0; r < w.dim(0); ++r) {
     decode_row(w.dtype(), w.row_data(r), out.data() + r * w.dim(1), w.dim(1));
-  }
-}
-
-// Rows k of `a` sum (almost) to one after the row step, columns exactly after the column step; the
-// last step is a column step, as in the trained graph.
-void sinkhorn(float* a, int64_t n, int64_t iters, float eps) {
-  for (int64_t j = 0; j < n; ++j) {
-    float* row = a + j * n;
-    const float max = *std::max_element(row, row + n);
-    float sum = 0;
-    for (int64_t k = 0; k < n; ++k) sum += row[k] = std::exp(row[k] - max);
-    for (int64_t k = 0; k < n; ++k) row[k] = row[k] / sum + eps;
-  }
-  for (int64_t step = 0; step < iters; ++step) {
-    if (step > 0) {
-      for (int64_t j = 0; j < n; ++j) {
-        float sum = 0;
-        for (int64_t k = 0; k < n; ++k) sum += a[j * n + k];
-        for (int64_t k = 0; k < n; ++k) a[j * n + k] /= sum + eps;
-      }
-    }
-    for (int64_t k = 0; k < n; ++k) {
-      float sum = 0;
-      for (int64_t j = 0; j < n; ++j) sum += a[j * n + k];
-      for (int64_t j = 0; j < n; ++j) a[j * n + k] /= sum + eps;
-    }
   }
 }
 
@@ -64,25 +32,17 @@ void ReferenceOps::do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, con
   const int64_t n_hc = params.n_hc, hidden = streams.dim(2), width = n_hc * hidden;
   DS4_CHECK(n_hc <= kMaxHc);
   decode_matrix(decoded_, w.fn);
-  const float* base = w.base.row<float>(0);
-  const float* scale = w.scale.row<float>(0);
   pool_.parallel_for(streams.dim(0), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* s = streams.row<float>(n * n_hc);
       const float rms = inverse_rms(s, width, params.rms_eps);
       // Scaling the mixes instead of the streams: the same up to rounding, and no copy of u.
-      const auto m = [&](int64_t i) { return dot(decoded_.data() + i * width, s, width) * rms; };
+      float m[kMaxHcMix];
+      for (int64_t i = 0; i < w.fn.dim(0); ++i) {
+        m[i] = dot(decoded_.data() + i * width, s, width) * rms;
+      }
       float pre[kMaxHc];
-      float* post = mix.row<float>(n);
-      float* comb = post + n_hc;
-      for (int64_t j = 0; j < n_hc; ++j) {
-        pre[j] = sigmoid(m(j) * scale[0] + base[j]) + params.hc_eps;
-        post[j] = 2.0f * sigmoid(m(n_hc + j) * scale[1] + base[n_hc + j]);
-      }
-      for (int64_t i = 0; i < n_hc * n_hc; ++i) {
-        comb[i] = m(2 * n_hc + i) * scale[2] + base[2 * n_hc + i];
-      }
-      sinkhorn(comb, n_hc, params.sinkhorn_iters, params.hc_eps);
+      split_mixes(m, w, params, pre, mix.row<float>(n));
       weighted_sum(x.row<float>(n), s, pre, n_hc, hidden);
     }
   });
@@ -115,17 +75,15 @@ void ReferenceOps::do_hc_head(Tensor x, ConstTensor streams, const HcWeights& w,
   const int64_t n_hc = params.n_hc, hidden = streams.dim(2), width = n_hc * hidden;
   DS4_CHECK(n_hc <= kMaxHc);
   decode_matrix(decoded_, w.fn);
-  const float* base = w.base.row<float>(0);
-  const float scale = w.scale.row<float>(0)[0];
   pool_.parallel_for(streams.dim(0), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* s = streams.row<float>(n * n_hc);
       const float rms = inverse_rms(s, width, params.rms_eps);
-      float weight[kMaxHc];
+      float m[kMaxHc], weight[kMaxHc];
       for (int64_t j = 0; j < n_hc; ++j) {
-        const float m = dot(decoded_.data() + j * width, s, width) * rms;
-        weight[j] = sigmoid(m * scale + base[j]) + params.hc_eps;
+        m[j] = dot(decoded_.data() + j * width, s, width) * rms;
       }
+      head_weights(m, w, params, weight);
       weighted_sum(x.row<float>(n), s, weight, n_hc, hidden);
     }
   });
