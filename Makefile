@@ -39,11 +39,12 @@ build: configure ## configure and build everything
 programs: configure
 	@cmake --build $(out) -j $(JOBS) --target ds4 ds4-quantize
 
+# The converter writes a file whole or not at all, and never over another.
 nano: programs ## convert models/nano to a GGUF in the build folder, if that is not done yet
 	@newer=$$(find models/nano $(quantize) -newer $(nano) 2>/dev/null || true); \
 	if [ ! -f $(nano) ] || [ -n "$$newer" ]; then \
-	  $(quantize) --hf models/nano --out $(nano).part --recipe exact; \
-	  mv $(nano).part $(nano); \
+	  rm -f $(nano); \
+	  $(quantize) --hf models/nano --out $(nano) --recipe exact; \
 	fi
 
 run: nano ## set up, build, convert the nano model and answer PROMPT="Who are you?"
