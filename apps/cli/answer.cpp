@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/log.h"
 #include "chat/render.h"
 #include "engine/session.h"
 #include "terminal.h"
@@ -35,6 +36,16 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const Tokenizer& to
       const EffortProfile profile,
       select_effort_profile(options.effort_profile, {.metadata = metadata, .model_name = name}));
   return render_tokens(conversation, {.thinking = options.thinking, .profile = profile}, tokenizer);
+}
+
+void log_plan(Engine& engine, const Options& options) {
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); };
+  log::info("cli", "{} on {}", engine.model().general_name(), engine.device().description());
+  log::info("cli",
+            "weights {:.1f} MiB (mapped), KV cache {:.1f} MiB at {} tokens, workspace {:.1f} MiB",
+            mib(engine.model().file().file_bytes()),
+            mib(Session::bytes_needed(engine, {.ctx_tokens = options.ctx_tokens})),
+            options.ctx_tokens, mib(engine.workspace_bytes()));
 }
 
 // What the last line reports.
@@ -134,6 +145,7 @@ Result<int> answer(Model model, const Tokenizer& tokenizer, const std::string& p
                                             .prefill_chunk_tokens = options.prefill_chunk_tokens,
                                             .max_sessions = 1}));
   DS4_TRY(Session session, Session::create(*engine, {.ctx_tokens = options.ctx_tokens}));
+  log_plan(*engine, options);
   Timing timing;
   DS4_TRY(const bool read, prefill(session, tokens, timing, interrupted));
   if (!read) {

@@ -112,7 +112,8 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str()
       ->group(group);
-  app.add_flag("-v,--verbose", o.verbose, "log what is loaded")->group(group);
+  app.add_flag("-v,--verbose", o.verbose, "say what is loaded, and the memory it takes")
+      ->group(group);
 }
 
 void print_version() {

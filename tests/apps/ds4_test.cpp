@@ -127,6 +127,12 @@ TEST(Ds4, ReportsRatesOnStandardError) {
   EXPECT_FALSE(mentions(got.err, "\x1b")) << "escape sequences into a file";
 }
 
+TEST(Ds4, VerboseSaysWhatIsLoadedAndTheMemoryItTakes) {
+  const Outcome got = ask("Hello, my friend!", {"--nothink", "-v", "-c", "1000"});
+  EXPECT_TRUE(mentions(got.err, "DeepSeek V4 Nano on cpu, ")) << got.err;
+  EXPECT_TRUE(mentions(got.err, "at 1000 tokens, workspace ")) << got.err;
+}
+
 TEST(Ds4, BackendsAndProfilesAllAnswer) {
   for (const char* backend : {"cpu", "reference"}) {
     for (const char* profile : {"official", "hf32"}) {

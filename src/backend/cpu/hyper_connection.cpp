@@ -6,6 +6,7 @@
 namespace ds4::cpu {
 
 static_assert(kMaxHc == ds4::kMaxHc, "kernels and mixes bound the streams alike");
+
 void CpuOps::mix_streams(ConstTensor streams, ConstTensor fn) {
   const int64_t n = streams.dim(0), n_mix = fn.dim(0), width = fn.dim(1);
   if (static_cast<int64_t>(mixes_.size()) < n * n_mix)
