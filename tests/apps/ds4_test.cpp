@@ -272,8 +272,9 @@ TEST(Ds4, CtrlCStopsAndKeepsWhatWasSaid) {
 TEST(Ds4, CtrlCWhileReadingThePromptStops) {
   std::string text;
   for (int i = 0; i < 20000; ++i) text += "word " + std::to_string(i) + " ";
-  Process process(
-      {DS4_PROGRAM, "-m", nano(), "--backend", "reference", "-c", "500000", "-t", "1", "-"}, text);
+  Process process({DS4_PROGRAM, "-m", nano(), "--backend", "reference", "-c", "500000", "-t", "1",
+                   "--prefill-chunk", "32", "-"},
+                  text);
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(), 130);
