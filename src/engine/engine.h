@@ -11,12 +11,14 @@
 // it.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
 #include "base/result.h"
 #include "engine/forward.h"
+#include "engine/snapshot.h"
 #include "model/model.h"
 
 namespace ds4 {
@@ -29,41 +31,60 @@ struct EngineOptions {
   Precision precision = Precision::official();
   int64_t prefill_chunk_tokens = 512;  // rows per prefill step; sizes the workspace
   int64_t max_sessions = 16;           // sessions in one step
+  SnapshotOptions snapshots;
 };
 
 // One session's part of a step.
 struct SessionStep {
   Session* session = nullptr;
   std::span<const Token> tokens;  // what follows the session's history
+  SpanKind kind = SpanKind::kPrefill;
 };
 
 class Engine {
   struct Private {};  // only create() can name it
 
  public:
-  Engine(Private, Model model, const EngineOptions& options)
-      : model_(std::move(model)), options_(options) {}
+  Engine(Private, const EngineOptions& options)
+      : options_(options), snapshots_(options.snapshots) {}
 
-  // Errors: those of make_backend and of the memory the workspace takes.
+  // Errors: those of make_backend and of the memory that workspace and snapshot pages take.
   static Result<std::unique_ptr<Engine>> create(Model model, const EngineOptions& options);
+  // Over weights that are somebody else's and outlive the engine; there is no model() then.
+  static Result<std::unique_ptr<Engine>> create(const ModelConfig& config, const Weights& weights,
+                                                const EngineOptions& options);
 
   // Evaluates further tokens of several different sessions in one pass over the weights. Each
   // session ends with the tokens in its history and the logits of its last one, exactly as if it
-  // had been alone. Errors leave every session as it was, except kDevice.
+  // had been alone. Errors leave every session as it was, except kDevice: kInvalidArgument (a
+  // session twice, no tokens, one outside the vocabulary, too many rows or sessions), kContextFull,
+  // and kOutOfMemory when sessions restored from each other need more pages than there are.
   Result<void> step(std::span<const SessionStep> steps);
 
-  const Model& model() const { return model_; }
-  const ModelConfig& config() const { return model_.config(); }
+  const Model& model() const {
+    DS4_CHECK(model_.has_value());
+    return *model_;
+  }
+  const ModelConfig& config() const { return *config_; }
   const EngineOptions& options() const { return options_; }
   Device& device() { return *backend_.device; }
-  // For sessions: the layers a KV cache is made for.
-  std::span<const int> cache_ratios() const { return forward_->cache_ratios(); }
+  SnapshotStore& snapshots() { return snapshots_; }
   int64_t workspace_bytes() const;
 
+  // For sessions: where their KV cache comes from, and the layers it is made for.
+  KvPool& kv_pool() { return *kv_pool_; }
+  std::span<const int> cache_ratios() const { return forward_->cache_ratios(); }
+
  private:
-  Model model_;
+  Result<void> start(const ModelConfig& config, const Weights& weights);
+  Result<void> reserve_snapshot_pages();
+
+  std::optional<Model> model_;
+  const ModelConfig* config_ = nullptr;
   EngineOptions options_;
   Backend backend_;
+  std::unique_ptr<KvPool> kv_pool_;
+  SnapshotStore snapshots_;
   std::unique_ptr<Forward> forward_;
   std::vector<StepSpan> spans_;
   std::vector<int64_t> logit_rows_;

@@ -47,6 +47,8 @@ Forward::Forward(Device& device, Ops& ops, const ModelConfig& config, const Weig
   }
   tokens_.reserve(static_cast<size_t>(options_.max_rows));
   positions_.reserve(static_cast<size_t>(options_.max_rows));
+  spans_.reserve(static_cast<size_t>(options_.max_spans));
+  caches_.reserve(static_cast<size_t>(options_.max_spans));
 }
 
 Result<Forward> Forward::create(Device& device, Ops& ops, const ModelConfig& config,
@@ -64,7 +66,7 @@ Result<Forward> Forward::create(Device& device, Ops& ops, const ModelConfig& con
 }
 
 Result<void> Forward::run(const StepInput& input) {
-  DS4_TRY_VOID(check(input));
+  DS4_TRY_VOID(prepare(input));
   begin_step(input);
   if (options_.layer_begin == 0) {
     ops_.embed(step_.x, weights_.token_embd, step_.tokens);
@@ -87,7 +89,7 @@ Result<void> Forward::run(const StepInput& input) {
 Result<void> Forward::run_draft(const StepInput& input) {
   if (!weights_.mtp) return fail(ErrorCode::kUnsupported, "the model file has no MTP block");
   const MtpWeights& mtp = *weights_.mtp;
-  DS4_TRY_VOID(check(input));
+  DS4_TRY_VOID(prepare(input));
   begin_step(input);
   ops_.embed(step_.x, weights_.token_embd, step_.tokens);
   ops_.rms_norm(step_.x, step_.x, mtp.enorm, config_.rms_eps);
@@ -104,7 +106,20 @@ Result<void> Forward::run_draft(const StepInput& input) {
   return finish_step(input);
 }
 
+Result<void> Forward::prepare(const StepInput& input) {
+  DS4_TRY_VOID(check(input));
+  for (const StepSpan& span : input.spans) {
+    DS4_TRY_VOID(span.cache->prepare(static_cast<int64_t>(span.tokens.size())));
+  }
+  return {};
+}
+
 Result<void> Forward::check(const StepInput& input) const {
+  if (static_cast<int64_t>(input.spans.size()) > options_.max_spans) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("step: expected at most {} spans, found {}", options_.max_spans,
+                            input.spans.size()));
+  }
   int64_t n_rows = 0;
   for (const StepSpan& span : input.spans) {
     const int64_t n = static_cast<int64_t>(span.tokens.size());

@@ -7,8 +7,7 @@
 // depends on its own session alone, bit for bit: not on the other spans, not on how a prompt was
 // cut.
 //
-// Single-thread. Model, Ops and Device must outlive it. run() allocates nothing after the first
-// call with as many spans.
+// Single-thread. Model, Ops and Device must outlive it. run() allocates nothing.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,6 +27,7 @@ struct ForwardOptions {
   Precision precision;
   int64_t max_rows = 512;       // rows of a step; sizes the workspace
   int64_t max_logit_rows = 16;  // rows that go through the output head in a step
+  int64_t max_spans = 16;       // spans of a step
   int layer_begin = 0;          // layers [layer_begin, layer_end) are this stage's
   int layer_end = -1;           // -1: to the last layer, and the output head
 };
@@ -55,8 +55,9 @@ class Forward {
                                 const Weights& weights, ForwardOptions options);
 
   // Evaluates a batch: appends to each span's cache, leaves streams() and logits() behind.
-  // Errors: kInvalidArgument (a token outside the vocabulary, an empty span, too many rows),
-  // kContextFull (a cache too small), both before anything changed; kDevice afterwards.
+  // Errors: kInvalidArgument (a token outside the vocabulary, an empty span, too many rows or
+  // spans), kContextFull (a cache too small), kOutOfMemory (no pages), all before anything changed;
+  // kDevice afterwards.
   Result<void> run(const StepInput& input);
 
   // The draft block over a batch: row i pairs streams_in[i] (the target's streams of a position)
@@ -78,6 +79,7 @@ class Forward {
           ForwardOptions options, Workspace workspace);
 
   Result<void> check(const StepInput& input) const;
+  Result<void> prepare(const StepInput& input);
   void begin_step(const StepInput& input);
   void run_layer(const LayerWeights& w, int cache_layer);
   void attention(const LayerWeights& w);

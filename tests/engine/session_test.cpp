@@ -15,6 +15,10 @@ class SessionTest : public testing::Test {
  protected:
   std::unique_ptr<Engine> engine_ =
       must(Engine::create(open_nano("q8_0"), {.prefill_chunk_tokens = 32, .max_sessions = 4}));
+  // Evaluates everything, every time: the oracle.
+  std::unique_ptr<Engine> cold_engine_ = must(Engine::create(
+      open_nano("q8_0"),
+      {.prefill_chunk_tokens = 32, .max_sessions = 1, .snapshots = {.bytes_max = 0}}));
   NanoReference reference_ = NanoReference::open();
 
   Session session(int64_t ctx = 256) {
@@ -24,8 +28,8 @@ class SessionTest : public testing::Test {
     return std::span(reference_.prompt("win200").ids).first(n);
   }
   std::vector<float> cold(std::span<const Token> tokens) {
-    Session fresh = session();
-    must(fresh.sync(tokens));
+    Session fresh = must(Session::create(*cold_engine_, {.ctx_tokens = 256}));
+    EXPECT_EQ(must(fresh.sync(tokens)).reused_tokens, 0);
     return {fresh.logits().begin(), fresh.logits().end()};
   }
   static bool same_bits(std::span<const float> a, std::span<const float> b) {
@@ -92,13 +96,23 @@ TEST_F(SessionTest, SeveralSessionsInOneStepEqualEachAlone) {
   must(b.sync(prompt(3)));
   const Token next = 77;
   const std::vector<SessionStep> steps = {
-      {&a, {&next, 1}}, {&b, prompt(20).subspan(3)}, {&c, prompt(9)}};
+      {&a, {&next, 1}, SpanKind::kDecode}, {&b, prompt(20).subspan(3)}, {&c, prompt(9)}};
   must(engine_->step(steps));
   std::vector<Token> a_tokens(prompt(131).begin(), prompt(131).end());
   a_tokens.push_back(next);
   EXPECT_TRUE(same_bits(a.logits(), cold(a_tokens)));
   EXPECT_TRUE(same_bits(b.logits(), cold(prompt(20))));
   EXPECT_TRUE(same_bits(c.logits(), cold(prompt(9))));
+}
+
+TEST_F(SessionTest, ASessionTwiceInAStepIsRefused) {
+  Session a = session();
+  const Token next = 77;
+  const std::vector<SessionStep> twice = {{&a, {&next, 1}}, {&a, {&next, 1}}};
+  const auto refused = engine_->step(twice);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(a.tokens().empty());
 }
 
 TEST_F(SessionTest, EmptyPromptAndOddContextsAreRefused) {

@@ -50,14 +50,13 @@ class Runner {
                                        .max_rows = options.max_rows,
                                        .max_logit_rows = options.max_logit_rows,
                                        .layer_begin = options.layer_begin,
-                                       .layer_end = options.layer_end}))) {}
+                                       .layer_end = options.layer_end}))),
+        pool_(must(KvPool::create(*backend_.device, config, forward_.cache_ratios()))),
+        draft_pool_(must(KvPool::create(*backend_.device, config, kDraftRatios))) {}
 
-  KvCache new_cache(int64_t capacity) {
-    return must(KvCache::create(*backend_.device, config_, forward_.cache_ratios(), capacity));
-  }
+  KvCache new_cache(int64_t capacity) { return must(KvCache::create(*pool_, capacity)); }
   KvCache new_draft_cache(int64_t capacity) {
-    const int window_only[] = {0};
-    return must(KvCache::create(*backend_.device, config_, window_only, capacity));
+    return must(KvCache::create(*draft_pool_, capacity));
   }
 
   // Appends `tokens` to the cache in chunks; returns the logits of the last `n_logits` positions.
@@ -94,6 +93,7 @@ class Runner {
 
   Device& device() { return *backend_.device; }
   Ops& ops() { return *backend_.ops; }
+  KvPool& pool() { return *pool_; }
   Forward& forward() { return forward_; }
 
  private:
@@ -117,8 +117,12 @@ class Runner {
   }
 
   const ModelConfig& config_;
+  static constexpr int kDraftRatios[] = {0};
+
   Backend backend_;
   Forward forward_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<KvPool> draft_pool_;
 };
 
 }  // namespace ds4::test
