@@ -10,12 +10,6 @@
 namespace ds4::test {
 namespace {
 
-#ifdef DS4_SANITIZED
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 class WalkInvariants : public WalkTest {};
 
 // Every length up to 300 on the tiny model: all edges of the window (128), of both ratios (4, 128)
