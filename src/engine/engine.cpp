@@ -9,7 +9,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Model model, const EngineOptions&
   DS4_TRY(engine->backend_,
           make_backend(options.backend,
                        {.n_threads = options.n_threads,
-                        .integer_activations = options.precision != Precision::hf32()}));
+                        .integer_activations = options.precision != Precision::hf32(),
+                        .trace = options.profile_ops}));
   DS4_TRY(Forward forward,
           Forward::create(*engine->backend_.device, *engine->backend_.ops, engine->model_.config(),
                           engine->model_.weights(),

@@ -29,6 +29,7 @@ struct EngineOptions {
   Precision precision = Precision::official();
   int64_t prefill_chunk_tokens = 512;  // rows per prefill step; sizes the workspace
   int64_t max_sessions = 16;           // sessions in one step
+  bool profile_ops = false;            // count and time every op: Engine::op_trace()
 };
 
 // One session's part of a step.
@@ -59,6 +60,8 @@ class Engine {
   // For sessions: the layers a KV cache is made for.
   std::span<const int> cache_ratios() const { return forward_->cache_ratios(); }
   int64_t workspace_bytes() const;
+  // The profile of this engine's ops; null without EngineOptions::profile_ops.
+  TraceOps* op_trace() const { return backend_.trace; }
 
  private:
   Model model_;
