@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "chat/render.h"
 #include "engine/session.h"
+#include "memory.h"
 #include "terminal.h"
 
 namespace ds4::cli {
@@ -36,16 +37,6 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const Tokenizer& to
       const EffortProfile profile,
       select_effort_profile(options.effort_profile, {.metadata = metadata, .model_name = name}));
   return render_tokens(conversation, {.thinking = options.thinking, .profile = profile}, tokenizer);
-}
-
-void log_plan(Engine& engine, const Options& options) {
-  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); };
-  log::info("cli", "{} on {}", engine.model().general_name(), engine.device().description());
-  log::info("cli",
-            "weights {:.1f} MiB (mapped), KV cache {:.1f} MiB at {} tokens, workspace {:.1f} MiB",
-            mib(engine.model().file().file_bytes()),
-            mib(Session::bytes_needed(engine, {.ctx_tokens = options.ctx_tokens})),
-            options.ctx_tokens, mib(engine.workspace_bytes()));
 }
 
 // What the last line reports.
@@ -81,6 +72,13 @@ Result<bool> prefill(Session& session, std::span<const Token> prompt, Timing& ti
   if (!synced && synced.error().code == ErrorCode::kCancelled) return false;
   if (!synced) return tl::unexpected(synced.error());
   return true;
+}
+
+void print_profile(const TraceOps& trace) {
+  fmt::print(stderr, "prefill, time of each operation:\n{}",
+             profile_table(trace.profile(TraceOps::Phase::kPrefill)));
+  fmt::print(stderr, "decode, time of each operation:\n{}",
+             profile_table(trace.profile(TraceOps::Phase::kDecode)));
 }
 
 enum class Ended { kDone, kLength, kContext, kInterrupted };
@@ -138,22 +136,26 @@ const char* describe(Ended ended) {
 Result<int> answer(Model model, const Tokenizer& tokenizer, const std::string& prompt,
                    const Options& options, const volatile std::sig_atomic_t& interrupted) {
   DS4_TRY(const std::vector<Token> tokens, prompt_tokens(model, tokenizer, prompt, options));
+  DS4_TRY_VOID(check_memory_plan(model, options));
   DS4_TRY(const std::unique_ptr<Engine> engine,
           Engine::create(std::move(model), {.backend = options.backend,
                                             .n_threads = options.n_threads,
                                             .precision = options.precision,
                                             .prefill_chunk_tokens = options.prefill_chunk_tokens,
-                                            .max_sessions = 1}));
+                                            .max_sessions = 1,
+                                            .profile_ops = options.profile_ops}));
   DS4_TRY(Session session, Session::create(*engine, {.ctx_tokens = options.ctx_tokens}));
-  log_plan(*engine, options);
+  log::info("cli", "{} on {}", engine->model().general_name(), engine->device().description());
   Timing timing;
   DS4_TRY(const bool read, prefill(session, tokens, timing, interrupted));
   if (!read) {
     print_timing(timing, "; interrupted while reading the prompt");
     return kExitInterrupted;
   }
+  if (TraceOps* trace = engine->op_trace()) trace->set_phase(TraceOps::Phase::kDecode);
   DS4_TRY(const Ended ended, generate(session, tokenizer, options, timing, interrupted));
   print_timing(timing, describe(ended));
+  if (const TraceOps* trace = engine->op_trace()) print_profile(*trace);
   return ended == Ended::kInterrupted ? kExitInterrupted : 0;
 }
 

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
 #include "answer.h"
-#include "engine/kv_cache.h"
-#include "engine/workspace.h"
+#include "memory.h"
 
 namespace ds4::cli {
 namespace {
@@ -50,13 +49,7 @@ Result<void> inspect(const Model& model, const Options& options) {
   fmt::print("draft block  {}\n", model.has_mtp() ? "in the file (MTP)" : "none");
   fmt::print("vocabulary   {} tokens, {} merges\n", model.vocab().tokens.size(),
              model.vocab().merges.size());
-  const int64_t kv = KvCache::bytes_needed(c, c.compress_ratios, options.ctx_tokens);
-  const int64_t workspace = Workspace::bytes_needed(c, options.prefill_chunk_tokens + 1, 1);
-  fmt::print(
-      "memory       weights {:.2f} GiB (mapped), KV cache {:.2f} GiB at {} tokens, "
-      "workspace {:.2f} GiB\n",
-      gib(model.file().file_bytes()), gib(kv), options.ctx_tokens, gib(workspace));
-  return {};
+  return print_memory_plan(model, options);
 }
 
 }  // namespace ds4::cli

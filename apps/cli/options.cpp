@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <random>
 
+#include "base/byte_size.h"
 #include "ds4_version.h"
 
 namespace ds4::cli {
@@ -32,6 +33,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
 struct Text {
   std::string backend = "cpu";
   std::string profile = "official";
+  std::string mem_limit;
   std::string input;  // the positional "-"
   bool think = false, think_max = false, nothink = false, version = false;
   bool inspect = false, dump_tokens = false, cpu = false;
@@ -112,6 +114,12 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str()
       ->group(group);
+  app.add_option("--mem-limit", t.mem_limit,
+                 "refuse to start when more memory would be needed, e.g. 8G or 512M")
+      ->type_name("SIZE")
+      ->group(group);
+  app.add_flag("--profile-ops", o.profile_ops, "print the time of each operation at the end")
+      ->group(group);
   app.add_flag("-v,--verbose", o.verbose, "say what is loaded, and the memory it takes")
       ->group(group);
 }
@@ -128,6 +136,12 @@ Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
   DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
   DS4_TRY(o.precision, precision_from_name(t.profile));
   DS4_TRY_VOID(check_sampler_options(o.sampler));
+  if (app.count("--mem-limit") > 0) {
+    const auto size = parse_byte_size(t.mem_limit);
+    if (!size) return fail_within("--mem-limit", size.error());
+    o.mem_limit = *size;
+    o.mem_limit_text = t.mem_limit;
+  }
   if (t.think + t.think_max + t.nothink > 1) {
     return fail(ErrorCode::kInvalidArgument, "--think, --think-max and --nothink: choose one");
   }

@@ -40,6 +40,9 @@ struct Options {
   Precision precision;
   int64_t prefill_chunk_tokens = 512;
   bool verbose = false;
+  std::optional<int64_t> mem_limit;  // bytes the plan may take at most
+  std::string mem_limit_text;        // as it was typed
+  bool profile_ops = false;
 };
 
 // Parses and checks the command line. Nothing to do (--help and --version print) or wrong usage

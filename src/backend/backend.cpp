@@ -29,6 +29,21 @@ Result<BackendKind> backend_from_name(std::string_view name) {
 
 std::vector<BackendKind> built_backends() { return {BackendKind::kCpu, BackendKind::kReference}; }
 
+int64_t backend_scratch_bytes(BackendKind kind, const BackendOptions& options,
+                              const ModelConfig& config, int64_t max_rows) {
+  const int n_threads = options.n_threads < 1 ? available_processors() : options.n_threads;
+  switch (kind) {
+    case BackendKind::kReference:
+      return reference::scratch_bytes(config, max_rows, n_threads);
+    case BackendKind::kCpu:
+      return cpu::scratch_bytes(config, max_rows, n_threads,
+                                {.integer_activations = options.integer_activations});
+    case BackendKind::kCuda:
+      break;
+  }
+  return 0;
+}
+
 Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
   if (kind == BackendKind::kCuda) {
     return fail(ErrorCode::kUnsupported, "backend cuda: not part of this version; use cpu");
@@ -40,12 +55,17 @@ Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
   if (kind == BackendKind::kReference) {
     backend.device = std::make_unique<HostDevice>(fmt::format("reference, {} threads", n_threads));
     backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
-    return backend;
+  } else {
+    backend.device = std::make_unique<HostDevice>(
+        fmt::format("cpu, {}, {} threads", cpu::target_name(), n_threads));
+    backend.ops = std::make_unique<cpu::CpuOps>(
+        *backend.pool, cpu::CpuOptions{.integer_activations = options.integer_activations});
   }
-  backend.device = std::make_unique<HostDevice>(
-      fmt::format("cpu, {}, {} threads", cpu::target_name(), n_threads));
-  backend.ops = std::make_unique<cpu::CpuOps>(
-      *backend.pool, cpu::CpuOptions{.integer_activations = options.integer_activations});
+  if (options.trace) {
+    auto trace = std::make_unique<TraceOps>(std::move(backend.ops));
+    backend.trace = trace.get();
+    backend.ops = std::move(trace);
+  }
   return backend;
 }
 

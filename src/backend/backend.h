@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "ops/device.h"
 #include "ops/ops.h"
+#include "ops/trace_ops.h"
 
 namespace ds4 {
 
@@ -19,6 +20,7 @@ struct BackendOptions {
   // Activations in front of block-quantized weights are rounded to int8 (the integer dot products
   // of docs/formats/quant.md). Belongs to the official profile: hf32 takes activations in f32.
   bool integer_activations = true;
+  bool trace = false;  // count and time every op: Backend::trace
 };
 
 // One backend, ready to compute. Members are destroyed in the order that makes this safe.
@@ -27,6 +29,7 @@ struct Backend {
   std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Device> device;
   std::unique_ptr<Ops> ops;
+  TraceOps* trace = nullptr;  // `ops`, when BackendOptions asked for it
 };
 
 // "reference", "cpu" or "cuda". Errors: kInvalidArgument, with the names there are.
@@ -35,6 +38,10 @@ std::string_view backend_name(BackendKind kind);
 
 // The backends this build can make, for --version and --help.
 std::vector<BackendKind> built_backends();
+
+// Scratch memory that Ops::reserve() of such a backend takes for steps of up to `max_rows` rows.
+int64_t backend_scratch_bytes(BackendKind kind, const BackendOptions& options,
+                              const ModelConfig& config, int64_t max_rows);
 
 // Errors: kUnsupported when the backend is not in this build, with the reason.
 Result<Backend> make_backend(BackendKind kind, const BackendOptions& options);

@@ -3,73 +3,134 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
+#include "base/control_group.h"
+
 namespace ds4 {
+namespace {
 
-// Workers sleep on `start` and are woken by a new generation number; the caller does its own part
-// and then waits on `done`. No spinning yet: a spinning pool beside one busy process is far slower
-// than a sleeping one, and the time of a wake-up does not show in the first form of the CPU
-// backend.
+// Longer than the gaps between the ops of a step, far shorter than a time slice. Measured in
+// docs/perf.md.
+constexpr std::chrono::microseconds kSpin{20};
+
+// The word of one worker. The caller hands over a part by kOffered and takes it back if it is still
+// there when its own part is done; a worker makes it kTaken, computes, and returns to kIdle.
+//
+//   kIdle <--> kParked        worker: goes to sleep / is woken by an offer
+//   kIdle | kParked -> kOffered -> kTaken [-> kAwaited] -> kIdle
+//                          \-> kIdle          caller: computes the part itself
+//   kIdle | kParked -> kStop
+enum State : uint32_t { kIdle, kParked, kOffered, kTaken, kAwaited, kStop };
+
+struct alignas(64) Slot {
+  std::atomic<uint32_t> state{kIdle};
+
+  // Sets the state and wakes the thread that sleeps on `sleeping`.
+  void set(State next, State sleeping) {
+    if (state.exchange(next, std::memory_order_seq_cst) == sleeping) state.notify_one();
+  }
+  bool advance(State from, State to) {
+    uint32_t expected = from;
+    return state.compare_exchange_strong(expected, to, std::memory_order_acq_rel,
+                                         std::memory_order_acquire);
+  }
+};
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");  // some 40 cycles, where "yield" takes one on most cores
+#endif
+}
+
+// Looks at `slot` until it leaves `state` or `limit` has passed. True when it has left.
+bool spin_while(const Slot& slot, State state, std::chrono::nanoseconds limit) {
+  constexpr int kLooksPerClock = 16;
+  if (slot.state.load(std::memory_order_acquire) != state) return true;
+  if (limit.count() == 0) return false;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  do {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      relax();
+      if (slot.state.load(std::memory_order_acquire) != state) return true;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+}  // namespace
+
 struct ThreadPool::State {
+  // Constant after construction.
   int n_threads = 1;
+  std::chrono::nanoseconds spin{0};
 
-  // Guarded by mutex.
-  std::mutex mutex;
-  std::condition_variable start;
-  std::condition_variable done;
-  uint64_t generation = 0;
-  int running = 0;
-  bool stopping = false;
+  // Of the call in work. Written before a part is offered, read after it is taken.
   int64_t n = 0;
+  int n_parts = 0;
   Task task = nullptr;
   void* context = nullptr;
+
+  std::vector<Slot> slots;  // of workers 1 .. n_threads - 1
 
   // Last, so that the threads are joined before anything they use goes away.
   std::vector<std::jthread> workers;
 
-  // Part `i` of `n` pieces: sizes differ by at most one.
-  static std::pair<int64_t, int64_t> part(int64_t n, int parts, int i) {
-    const int64_t base = n / parts;
-    const int64_t extra = n % parts;
+  // Part `i`: sizes differ by at most one.
+  void run_part(int i) const {
+    const int64_t base = n / n_parts, extra = n % n_parts;
     const int64_t begin = i * base + std::min<int64_t>(i, extra);
-    return {begin, begin + base + (i < extra ? 1 : 0)};
+    task(context, begin, begin + base + (i < extra ? 1 : 0));
   }
 
-  void work(int index) {
-    uint64_t seen = 0;
-    while (true) {
-      std::unique_lock lock(mutex);
-      start.wait(lock, [&] { return stopping || generation != seen; });
-      if (stopping) return;
-      seen = generation;
-      const auto [begin, end] = part(n, n_threads, index);
-      const Task my_task = task;
-      void* const my_context = context;
-      lock.unlock();
-      if (begin < end) my_task(my_context, begin, end);
-      lock.lock();
-      if (--running == 0) done.notify_one();
+  // Sleeps until there is something to look at. A word that is taken back or stopped meanwhile ends
+  // the sleep as well, and the caller of this looks again.
+  void wait_for_offer(Slot& slot) const {
+    if (spin_while(slot, kIdle, spin)) return;
+    if (slot.advance(kIdle, kParked)) slot.state.wait(kParked, std::memory_order_acquire);
+  }
+
+  void work(int i) {
+    Slot& slot = slots[static_cast<size_t>(i - 1)];
+    while (slot.state.load(std::memory_order_acquire) != kStop) {
+      if (slot.advance(kOffered, kTaken)) {
+        run_part(i);
+        slot.set(kIdle, kAwaited);
+      } else {
+        wait_for_offer(slot);
+      }
     }
+  }
+
+  void wait_until_done(Slot& slot) const {
+    if (spin_while(slot, kTaken, spin)) return;
+    if (slot.advance(kTaken, kAwaited)) slot.state.wait(kAwaited, std::memory_order_acquire);
   }
 };
 
-ThreadPool::ThreadPool(int n_threads) : state_(std::make_unique<State>()) {
-  state_->n_threads = n_threads < 1 ? available_processors() : n_threads;
+ThreadPool::ThreadPool(int n_threads) : ThreadPool(n_threads, kSpin) {}
+
+ThreadPool::ThreadPool(int n_threads, std::chrono::microseconds spin)
+    : state_(std::make_unique<State>()) {
+  const int n_processors = available_processors();
+  state_->n_threads = n_threads < 1 ? n_processors : n_threads;
+  if (state_->n_threads <= n_processors) state_->spin = spin;
+  state_->slots = std::vector<Slot>(static_cast<size_t>(state_->n_threads - 1));
   for (int i = 1; i < state_->n_threads; ++i) {
     state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
   }
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::scoped_lock lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->start.notify_all();
+  for (Slot& slot : state_->slots) slot.set(kStop, kParked);
 }
 
 int ThreadPool::n_threads() const { return state_->n_threads; }
@@ -81,26 +142,27 @@ void ThreadPool::run(int64_t n, Task task, void* context) {
     task(context, 0, n);
     return;
   }
-  {
-    const std::scoped_lock lock(s.mutex);
-    s.n = n;
-    s.task = task;
-    s.context = context;
-    s.running = s.n_threads - 1;
-    ++s.generation;
+  s.n = n;
+  s.n_parts = static_cast<int>(std::min<int64_t>(n, s.n_threads));
+  s.task = task;
+  s.context = context;
+  const std::span<Slot> used(s.slots.data(), static_cast<size_t>(s.n_parts - 1));
+  for (Slot& slot : used) slot.set(kOffered, kParked);
+  s.run_part(0);
+  for (int i = s.n_parts - 1; i > 0; --i) {
+    if (used[static_cast<size_t>(i - 1)].advance(kOffered, kIdle)) s.run_part(i);
   }
-  s.start.notify_all();
-  const auto [begin, end] = State::part(n, s.n_threads, 0);
-  if (begin < end) task(context, begin, end);
-  std::unique_lock lock(s.mutex);
-  s.done.wait(lock, [&] { return s.running == 0; });
+  for (Slot& slot : used) s.wait_until_done(slot);
 }
 
-int available_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+int available_processors(const std::string& root) {
+  std::array<cpu_set_t, 8> mask{};  // 8192 processors; the call fails for a mask too small
+  if (sched_getaffinity(0, sizeof(mask), mask.data()) != 0) return 1;
+  int n = std::max(1, CPU_COUNT_S(sizeof(mask), mask.data()));
+  if (const auto quota = cpu_quota(root)) {
+    n = std::min(n, std::max(1, static_cast<int>(std::ceil(*quota))));
+  }
+  return n;
 }
 
 }  // namespace ds4

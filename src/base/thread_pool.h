@@ -4,17 +4,25 @@
 // The split decides only who computes a piece, never in which order a sum is formed, so results do
 // not depend on the number of threads. A ThreadPool is passed to who needs it; there is no global
 // one. One caller at a time (single-thread from outside); a task must not call back into the pool.
+//
+// No locks: a part is handed over through one atomic word per worker. The calling thread computes a
+// part that its worker has not begun when the caller is done with its own, so a worker that the
+// system runs late (a busy machine, a CPU quota) costs the time of its part and not of its wake-up.
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 namespace ds4 {
 
 class ThreadPool {
  public:
-  // `n_threads` includes the calling thread; values below 1 mean one per processor this process may
-  // run on.
+  // `n_threads` includes the calling thread; values below 1 mean available_processors().
   explicit ThreadPool(int n_threads);
+  // `spin` is how long an idle worker looks for its next part before it sleeps. Pools with more
+  // threads than available_processors() never spin: they would wait for each other.
+  ThreadPool(int n_threads, std::chrono::microseconds spin);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -22,7 +30,8 @@ class ThreadPool {
   int n_threads() const;
 
   // Calls fn(begin, end) for a partition of [0, n) into at most n_threads() contiguous parts, and
-  // returns when all are done. Runs inline when n < 2 or there is one thread. Allocates nothing.
+  // returns when all are done. Runs inline when n < 2 or there is one thread. Allocates nothing
+  // and takes no lock.
   template <typename Fn>
   void parallel_for(int64_t n, Fn&& fn) {
     run(
@@ -41,7 +50,8 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// Processors this process may run on (its affinity mask), at least 1.
-int available_processors();
+// Processors this process can keep busy, at least 1: its affinity mask, or its control groups' CPU
+// quota rounded up where that is less. `root` as in base/control_group.h.
+int available_processors(const std::string& root = "");
 
 }  // namespace ds4

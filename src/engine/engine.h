@@ -32,6 +32,7 @@ struct EngineOptions {
   int64_t prefill_chunk_tokens = 512;  // rows per prefill step; sizes the workspace
   int64_t max_sessions = 16;           // sessions in one step
   SnapshotOptions snapshots;
+  bool profile_ops = false;            // count and time every op: Engine::op_trace()
 };
 
 // One session's part of a step.
@@ -70,6 +71,8 @@ class Engine {
   Device& device() { return *backend_.device; }
   SnapshotStore& snapshots() { return snapshots_; }
   int64_t workspace_bytes() const;
+  // The profile of this engine's ops; null without EngineOptions::profile_ops.
+  TraceOps* op_trace() const { return backend_.trace; }
 
   // For sessions: where their KV cache comes from, and the layers it is made for.
   KvPool& kv_pool() { return *kv_pool_; }

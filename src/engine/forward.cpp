@@ -62,6 +62,7 @@ Result<Forward> Forward::create(Device& device, Ops& ops, const ModelConfig& con
   }
   DS4_TRY(Workspace workspace,
           Workspace::create(device, config, options.max_rows, options.max_logit_rows));
+  ops.reserve(config, options.max_rows);
   return Forward(device, ops, config, weights, options, std::move(workspace));
 }
 

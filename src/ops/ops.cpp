@@ -24,6 +24,11 @@ void check_spans(std::span<const KvSpan> spans, int64_t n_rows) {
 
 }  // namespace
 
+void Ops::reserve(const ModelConfig& config, int64_t max_rows) {
+  DS4_CHECK(max_rows >= 1);
+  do_reserve(config, max_rows);
+}
+
 void Ops::embed(Tensor x, ConstTensor table, ConstTensor tokens) {
   check_f32(x, {tokens.dim(0), table.dim(1)});
   check_i32(tokens, {x.dim(0)});

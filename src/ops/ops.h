@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "model/config.h"
 #include "model/weights.h"
 #include "ops/kv_view.h"
 #include "ops/precision.h"
@@ -47,6 +48,10 @@ struct AttentionParams {
 class Ops {
  public:
   virtual ~Ops() = default;
+
+  // Takes the scratch memory of steps of up to `max_rows` rows of a model of this shape, so that
+  // such steps allocate nothing. How much that is: backend_scratch_bytes() of backend/backend.h.
+  void reserve(const ModelConfig& config, int64_t max_rows);
 
   // --- embedding and streams -------------------------------------------------------------------
 
@@ -187,6 +192,7 @@ class Ops {
   void swiglu(Tensor h, ConstTensor g, ConstTensor u, float limit);
 
  private:
+  virtual void do_reserve(const ModelConfig& config, int64_t max_rows) = 0;
   virtual void do_embed(Tensor x, ConstTensor table, ConstTensor tokens) = 0;
   virtual void do_broadcast_streams(Tensor streams, ConstTensor x) = 0;
   virtual void do_add_to_streams(Tensor streams, ConstTensor x) = 0;

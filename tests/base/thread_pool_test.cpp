@@ -6,16 +6,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <numeric>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace ds4 {
 namespace {
+
+using std::chrono::microseconds;
 
 TEST(ThreadPool, CoversEveryPieceOnce) {
   for (const int n_threads : {1, 2, 3, 8}) {
@@ -60,16 +62,56 @@ TEST(ThreadPool, ReturnsAfterTheLastPart) {
   }
 }
 
-TEST(ThreadPool, TheCallerTakesPart) {
-  ThreadPool pool(2);
-  std::mutex mutex;
-  std::set<std::thread::id> ids;
-  pool.parallel_for(2, [&](int64_t, int64_t) {
-    const std::scoped_lock lock(mutex);
-    ids.insert(std::this_thread::get_id());
-  });
-  EXPECT_TRUE(ids.contains(std::this_thread::get_id()));
-  EXPECT_EQ(ids.size(), 2u);
+// Two threads take part: each part waits until the other has begun.
+TEST(ThreadPool, TheCallerAndAWorkerTakePart) {
+  for (const microseconds spin : {microseconds(0), microseconds(20)}) {
+    ThreadPool pool(2, spin);
+    std::thread::id ids[2];
+    std::atomic<int> begun = 0;
+    pool.parallel_for(2, [&](int64_t begin, int64_t) {
+      ids[begin] = std::this_thread::get_id();
+      ++begun;
+      begun.notify_one();
+      for (int seen = 1; seen < 2; seen = begun) begun.wait(seen);
+    });
+    EXPECT_EQ(ids[0], std::this_thread::get_id());
+    EXPECT_NE(ids[1], ids[0]);
+  }
+}
+
+// A worker that the system does not run in time does not hold the call up: the caller computes its
+// part. Workers that are busy inside a pool of their own stand for such workers here: of eight
+// threads in four pools each part is still computed once.
+TEST(ThreadPool, PoolsSideBySideShareTheProcessors) {
+  std::atomic<int64_t> total = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (int c = 0; c < 4; ++c) {
+      callers.emplace_back([&] {
+        ThreadPool pool(8);
+        for (int round = 0; round < 200; ++round) {
+          pool.parallel_for(11, [&](int64_t begin, int64_t end) { total += end - begin; });
+        }
+      });
+    }
+  }
+  EXPECT_EQ(total, 4 * 200 * 11);
+}
+
+// Gaps between calls that are shorter and longer than the time a worker looks before it sleeps meet
+// every state of the hand-over, with and without looking.
+TEST(ThreadPool, CallsFindWorkersAwakeAndAsleep) {
+  for (const microseconds spin : {microseconds(0), microseconds(20), microseconds(2000)}) {
+    ThreadPool pool(2, spin);
+    std::vector<int64_t> values(64);
+    for (int64_t round = 1; round <= 300; ++round) {
+      if (round % 3 == 0) std::this_thread::sleep_for(microseconds(round % 7 * 30));
+      pool.parallel_for(64, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) values[static_cast<size_t>(i)] += i;
+      });
+    }
+    for (int64_t i = 0; i < 64; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], 300 * i);
+  }
 }
 
 TEST(ThreadPool, IsMadeAndDestroyedInQuickSuccession) {

@@ -2,10 +2,12 @@
 // Runs a program as a user would and keeps what it printed. Output goes through files, so a program
 // that prints more than a pipe holds cannot block the test.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -47,12 +49,14 @@ class Process {
   int wait() {
     if (!waited_) {
       int status = 0;
-      ::waitpid(pid_, &status, 0);
+      ::wait4(pid_, &status, 0, &usage_);
       code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
       waited_ = true;
     }
     return code_;
   }
+  // The most memory it had in use at a time; after wait().
+  int64_t max_rss_bytes() const { return int64_t{usage_.ru_maxrss} * 1024; }
   void signal(int number) const { ::kill(pid_, number); }
   std::string out() const { return read(".out"); }
   std::string err() const { return read(".err"); }
@@ -76,6 +80,7 @@ class Process {
   pid_t pid_ = -1;
   bool waited_ = false;
   int code_ = 0;
+  rusage usage_ = {};
 };
 
 }  // namespace ds4::test

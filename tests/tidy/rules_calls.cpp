@@ -32,7 +32,9 @@ const std::vector<Ban>& bans() {
   static const std::vector<Ban> table = {
       {"getenv", Form::kWord, kEnv, {}},
       {"secure_getenv", Form::kWord, kEnv, {}},
+      {"environ", Form::kWord, kEnv, {}},
       {"setenv", Form::kCall, kEnv, {}},
+      {"putenv", Form::kCall, kEnv, {}},
       {"exit", Form::kCall, kStop, check},
       {"_exit", Form::kCall, kStop, check},
       {"quick_exit", Form::kCall, kStop, check},

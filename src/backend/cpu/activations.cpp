@@ -24,11 +24,6 @@ void round_group(const float* x, int64_t n, A8Group* group) {
   }
 }
 
-template <typename T>
-void grow(std::vector<T>& buffer, int64_t n) {
-  if (static_cast<int64_t>(buffer.size()) < n) buffer.resize(static_cast<size_t>(n));
-}
-
 }  // namespace
 
 ActivationForm activation_form(DType type, bool integers) {
@@ -46,6 +41,12 @@ ActivationForm activation_form(DType type, bool integers) {
   }
 }
 
+int64_t Activations::bytes_needed(int64_t n_rows, int64_t width, int64_t n_parts) {
+  static_assert(sizeof(A8Group) >= sizeof(BlockQ8K), "a group of the larger form");
+  const int64_t groups = (width / n_parts + kGroupElems - 1) / kGroupElems;
+  return n_rows * n_parts * groups * static_cast<int64_t>(sizeof(A8Group));
+}
+
 void Activations::prepare(ActivationForm form, ConstTensor x, int64_t n_parts, ThreadPool& pool) {
   form_ = form;
   x_ = x;
@@ -56,11 +57,11 @@ void Activations::prepare(ActivationForm form, ConstTensor x, int64_t n_parts, T
   if (form == ActivationForm::kA8) {
     DS4_CHECK(width_ % kA8Elems == 0);
     row_units_ = (width_ + kGroupElems - 1) / kGroupElems;
-    grow(a8_, n_rows_ * row_units_);
+    a8_ = memory_.take<A8Group>(n_rows_ * row_units_);
   } else {
     DS4_CHECK(width_ % kQ8KElems == 0);
     row_units_ = width_ / kQ8KElems;
-    grow(q8_k_, n_rows_ * row_units_);
+    q8_k_ = memory_.take<BlockQ8K>(n_rows_ * row_units_);
   }
   const auto round_rows = [this](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) round_row(i);
@@ -75,13 +76,12 @@ void Activations::prepare(ActivationForm form, ConstTensor x, int64_t n_parts, T
 void Activations::round_row(int64_t i) {
   const float* x = x_.row<float>(i / n_parts_) + (i % n_parts_) * width_;
   if (form_ == ActivationForm::kQ8K) {
-    encode_q8_k_row(x, width_, q8_k_.data() + i * row_units_);
+    encode_q8_k_row(x, width_, q8_k_ + i * row_units_);
     return;
   }
   for (int64_t g = 0; g < row_units_; ++g) {
     const int64_t left = width_ - g * kGroupElems;
-    round_group(x + g * kGroupElems, std::min(left, kGroupElems),
-                &a8_[static_cast<size_t>(i * row_units_ + g)]);
+    round_group(x + g * kGroupElems, std::min(left, kGroupElems), a8_ + i * row_units_ + g);
   }
 }
 
@@ -90,9 +90,9 @@ const void* Activations::row(int64_t i) const {
     case ActivationForm::kF32:
       return x_.row<float>(i / n_parts_) + (i % n_parts_) * width_;
     case ActivationForm::kA8:
-      return a8_.data() + i * row_units_;
+      return a8_ + i * row_units_;
     case ActivationForm::kQ8K:
-      return q8_k_.data() + i * row_units_;
+      return q8_k_ + i * row_units_;
   }
   return nullptr;
 }

@@ -2,8 +2,8 @@
 // The activation rows of one op in the form its weights are multiplied with: f32 as they come, or
 // rounded to int8 once per row, however many weight rows and threads will read them.
 #include <cstdint>
-#include <vector>
 
+#include "backend/host/scratch.h"
 #include "base/thread_pool.h"
 #include "quant/q8_k.h"
 #include "tensor/tensor.h"
@@ -41,6 +41,10 @@ class Activations {
   // outlive their use. A part's width must be a multiple of the form's block (checked).
   void prepare(ActivationForm form, ConstTensor x, int64_t n_parts, ThreadPool& pool);
 
+  // Bytes that n_rows rows of `width` in n_parts parts take at most, whatever the integer form.
+  static int64_t bytes_needed(int64_t n_rows, int64_t width, int64_t n_parts);
+  void reserve(int64_t bytes) { memory_.reserve(bytes); }
+
   int64_t n_rows() const { return n_rows_; }
   const void* row(int64_t i) const;
 
@@ -53,8 +57,9 @@ class Activations {
   int64_t width_ = 0;  // of a part
   int64_t n_rows_ = 0;
   int64_t row_units_ = 0;  // groups or blocks of a row
-  std::vector<A8Group> a8_;
-  std::vector<BlockQ8K> q8_k_;
+  Scratch memory_;
+  A8Group* a8_ = nullptr;  // one of the two
+  BlockQ8K* q8_k_ = nullptr;
 };
 
 }  // namespace ds4::cpu

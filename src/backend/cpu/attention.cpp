@@ -164,8 +164,7 @@ void CpuOps::do_index_topk(Tensor selected, ConstTensor q, ConstTensor weights, 
   const int64_t topk = selected.dim(1), n_heads = q.dim(1), n_queries = q.dim(0);
   const int64_t n_parts = pool_.n_threads();
   DS4_CHECK(n_heads <= kMaxHeads && topk >= 1);
-  const size_t needed = static_cast<size_t>(n_parts * 2 * topk);
-  if (candidates_.size() < needed) candidates_.resize(needed);
+  Candidate* const all_candidates = candidates_.take<Candidate>(n_parts * 2 * topk);
 
   const auto choose = [&](int64_t n, Candidate* candidates) {
     const KvSpan& span = span_of(spans, n);
@@ -183,7 +182,7 @@ void CpuOps::do_index_topk(Tensor selected, ConstTensor q, ConstTensor weights, 
   // Pieces are parts of the queries, so that a piece's number finds its candidates.
   pool_.parallel_for(n_parts, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
-      Candidate* candidates = candidates_.data() + part * 2 * topk;
+      Candidate* candidates = all_candidates + part * 2 * topk;
       for (int64_t n = n_queries * part / n_parts; n < n_queries * (part + 1) / n_parts; ++n) {
         choose(n, candidates);
       }

@@ -9,11 +9,11 @@
 // Weights in blocks (Q8_0, MXFP4, Q4_K, Q2_K, IQ2_XXS) meet activations rounded to int8, as the
 // formats were designed for, unless CpuOptions says otherwise; F32, F16 and BF16 weights meet f32.
 #include <string_view>
-#include <vector>
 
 #include "backend/cpu/activations.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/host/host_ops.h"
+#include "backend/host/scratch.h"
 
 namespace ds4::cpu {
 
@@ -26,12 +26,18 @@ struct CpuOptions {
 // The instruction set in use, for people: "AVX2", "AVX-512 VNNI". Thread-compatible.
 std::string_view target_name();
 
+// Bytes of scratch that reserve() takes with that many threads.
+int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,
+                      const CpuOptions& options);
+
 class CpuOps final : public HostOps {
  public:
   // `pool` must outlive this.
   explicit CpuOps(ThreadPool& pool, CpuOptions options = {});
 
  private:
+  friend int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,
+                               const CpuOptions& options);
   struct Candidate {
     float score = 0;
     int32_t row = 0;
@@ -41,6 +47,7 @@ class CpuOps final : public HostOps {
     }
   };
 
+  void do_reserve(const ModelConfig& config, int64_t max_rows) override;
   void do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,
                       const HcParams& params) override;
   void do_hc_expand(Tensor streams, ConstTensor y, ConstTensor mix) override;
@@ -75,7 +82,7 @@ class CpuOps final : public HostOps {
   // i * n_groups + g.
   void project_rows(float* out, int64_t out_stride, ConstTensor w, int64_t n_groups, int64_t begin,
                     int64_t end) const;
-  // scratch_mixes_[n, i] = fn[i] . streams[n], both hyper-connection mixes' linear part.
+  // mixes_[n, i] = fn[i] . streams[n], both hyper-connection mixes' linear part.
   void mix_streams(ConstTensor streams, ConstTensor fn);
   void choose_rows(int32_t* out, int64_t topk, const float* q, const float* weights,
                    int64_t n_heads, const PagedRows& rows, int64_t visible,
@@ -84,11 +91,12 @@ class CpuOps final : public HostOps {
   const CpuOptions options_;
   const Kernels kernels_;
 
-  // Scratch, kept from op to op; grows only when a larger step comes.
+  // Scratch, kept from op to op; grows only for a step larger than reserve() was told.
   Activations activations_;
   ExpertGroups groups_;
-  std::vector<float> mixes_;
-  std::vector<Candidate> candidates_;  // 2 topk for each thread
+  Scratch mixes_memory_;
+  float* mixes_ = nullptr;  // of the op in work
+  Scratch candidates_;      // 2 topk for each thread
 };
 
 }  // namespace ds4::cpu

@@ -9,11 +9,10 @@ static_assert(kMaxHc == ds4::kMaxHc, "kernels and mixes bound the streams alike"
 
 void CpuOps::mix_streams(ConstTensor streams, ConstTensor fn) {
   const int64_t n = streams.dim(0), n_mix = fn.dim(0), width = fn.dim(1);
-  if (static_cast<int64_t>(mixes_.size()) < n * n_mix)
-    mixes_.resize(static_cast<size_t>(n * n_mix));
+  mixes_ = mixes_memory_.take<float>(n * n_mix);
   activations_.prepare(ActivationForm::kF32, streams.reshape({n, width}), 1, pool_);
   split(n_mix, width * n,
-        [&](int64_t begin, int64_t end) { project_rows(mixes_.data(), n_mix, fn, 1, begin, end); });
+        [&](int64_t begin, int64_t end) { project_rows(mixes_, n_mix, fn, 1, begin, end); });
 }
 
 void CpuOps::do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,
@@ -27,7 +26,7 @@ void CpuOps::do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcW
       const float* s = streams.row<float>(n * n_hc);
       // The mixes are scaled instead of the streams: the same up to rounding, without a copy.
       const float rms = inverse_rms(s, n_hc * hidden, params.rms_eps);
-      float* m = mixes_.data() + n * n_mix;
+      float* m = mixes_ + n * n_mix;
       for (int64_t i = 0; i < n_mix; ++i) m[i] *= rms;
       float pre[kMaxHc];
       split_mixes(m, w, params, pre, mix.row<float>(n));
@@ -57,7 +56,7 @@ void CpuOps::do_hc_head(Tensor x, ConstTensor streams, const HcWeights& w, const
     for (int64_t n = begin; n < end; ++n) {
       const float* s = streams.row<float>(n * n_hc);
       const float rms = inverse_rms(s, n_hc * hidden, params.rms_eps);
-      float* m = mixes_.data() + n * n_hc;
+      float* m = mixes_ + n * n_hc;
       for (int64_t j = 0; j < n_hc; ++j) m[j] *= rms;
       float weight[kMaxHc];
       head_weights(m, w, params, weight);

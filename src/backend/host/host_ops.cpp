@@ -9,6 +9,12 @@
 
 namespace ds4 {
 
+void ExpertGroups::reserve(int64_t n_experts, int64_t n_pairs) {
+  begin_.reserve(static_cast<size_t>(n_experts) + 1);
+  active_.reserve(static_cast<size_t>(n_experts));
+  pairs_.reserve(static_cast<size_t>(n_pairs));
+}
+
 void ExpertGroups::assign(ConstTensor ids, int64_t n_experts) {
   const int64_t n_pairs = ids.shape().n_elements();
   const int32_t* id = ids.row<int32_t>(0);

@@ -13,6 +13,12 @@ namespace ds4 {
 // expert e, in ascending row, then slot. Reuses its memory from step to step.
 class ExpertGroups {
  public:
+  // Makes room for as many experts and pairs.
+  void reserve(int64_t n_experts, int64_t n_pairs);
+  static int64_t bytes_needed(int64_t n_experts, int64_t n_pairs) {
+    return (2 * n_experts + 1 + n_pairs) * static_cast<int64_t>(sizeof(int32_t));
+  }
+
   // ids [N, k] i32, each in [0, n_experts).
   void assign(ConstTensor ids, int64_t n_experts);
 

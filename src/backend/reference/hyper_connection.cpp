@@ -8,11 +8,12 @@ namespace ds4::reference {
 namespace {
 
 // All rows of the mixing matrix in f32.
-void decode_matrix(std::vector<float>& out, ConstTensor w) {
-  out.resize(static_cast<size_t>(w.shape().n_elements()));
+const float* decode_matrix(Scratch& memory, ConstTensor w) {
+  float* out = memory.take<float>(w.shape().n_elements());
   for (int64_t r = 0; r < w.dim(0); ++r) {
-    decode_row(w.dtype(), w.row_data(r), out.data() + r * w.dim(1), w.dim(1));
+    decode_row(w.dtype(), w.row_data(r), out + r * w.dim(1), w.dim(1));
   }
+  return out;
 }
 
 // x = sum_j weight_j streams_j.
@@ -31,7 +32,7 @@ void ReferenceOps::do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, con
                                   const HcParams& params) {
   const int64_t n_hc = params.n_hc, hidden = streams.dim(2), width = n_hc * hidden;
   DS4_CHECK(n_hc <= kMaxHc);
-  decode_matrix(decoded_, w.fn);
+  const float* fn = decode_matrix(decoded_, w.fn);
   pool_.parallel_for(streams.dim(0), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* s = streams.row<float>(n * n_hc);
@@ -39,7 +40,7 @@ void ReferenceOps::do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, con
       // Scaling the mixes instead of the streams: the same up to rounding, and no copy of u.
       float m[kMaxHcMix];
       for (int64_t i = 0; i < w.fn.dim(0); ++i) {
-        m[i] = dot(decoded_.data() + i * width, s, width) * rms;
+        m[i] = dot(fn + i * width, s, width) * rms;
       }
       float pre[kMaxHc];
       split_mixes(m, w, params, pre, mix.row<float>(n));
@@ -74,14 +75,14 @@ void ReferenceOps::do_hc_head(Tensor x, ConstTensor streams, const HcWeights& w,
                               const HcParams& params) {
   const int64_t n_hc = params.n_hc, hidden = streams.dim(2), width = n_hc * hidden;
   DS4_CHECK(n_hc <= kMaxHc);
-  decode_matrix(decoded_, w.fn);
+  const float* fn = decode_matrix(decoded_, w.fn);
   pool_.parallel_for(streams.dim(0), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* s = streams.row<float>(n * n_hc);
       const float rms = inverse_rms(s, width, params.rms_eps);
       float m[kMaxHc], weight[kMaxHc];
       for (int64_t j = 0; j < n_hc; ++j) {
-        m[j] = dot(decoded_.data() + j * width, s, width) * rms;
+        m[j] = dot(fn + j * width, s, width) * rms;
       }
       head_weights(m, w, params, weight);
       weighted_sum(x.row<float>(n), s, weight, n_hc, hidden);

@@ -3,17 +3,20 @@
 // rows split over threads and nothing else done for speed. Other backends are compared with it; it
 // is itself compared with an independent implementation's logits
 // (tests/engine/reference_logits_test.cpp).
-#include <vector>
-
 #include "backend/host/host_ops.h"
+#include "backend/host/scratch.h"
 
 namespace ds4::reference {
+
+// Bytes of scratch that reserve() takes with that many threads.
+int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads);
 
 class ReferenceOps final : public HostOps {
  public:
   using HostOps::HostOps;
 
  private:
+  void do_reserve(const ModelConfig& config, int64_t max_rows) override;
   void do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,
                       const HcParams& params) override;
   void do_hc_expand(Tensor streams, ConstTensor y, ConstTensor mix) override;
@@ -31,7 +34,9 @@ class ReferenceOps final : public HostOps {
   void do_experts_down(Tensor out, ConstTensor mid, ConstTensor ids, ConstTensor down) override;
 
   ExpertGroups groups_;
-  std::vector<float> decoded_;  // a small matrix in f32, for ops that need all its rows at once
+  Scratch decoded_;     // a small matrix in f32, for ops that need all its rows at once
+  Scratch candidates_;  // index rows in sight, for each thread
+  Scratch attended_;    // rows a query attends to and their scores, for each thread
 };
 
 }  // namespace ds4::reference

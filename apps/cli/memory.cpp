@@ -1,0 +1,79 @@
+#include "memory.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/byte_size.h"
+#include "base/system_memory.h"
+#include "engine/memory_plan.h"
+
+namespace ds4::cli {
+namespace {
+
+MemoryPlanInput plan_input(const Model& model, const Options& options) {
+  return {.weight_bytes = model.file().file_bytes(),
+          .backend = options.backend,
+          .backend_options = {.n_threads = options.n_threads,
+                              .integer_activations = options.precision != Precision::hf32()},
+          .prefill_chunk_tokens = options.prefill_chunk_tokens,
+          .max_sessions = 1,
+          .n_sessions = 1,
+          .ctx_tokens = options.ctx_tokens,
+          .snapshot_bytes = 0};
+}
+
+// What the system leaves us or the user allows, whichever is less.
+MemoryBudget budget(const Model& model, const Options& options) {
+  SystemMemory memory = system_memory(model.file().file_bytes(), process_limits());
+  if (options.mem_limit && *options.mem_limit < memory.available_bytes) {
+    return {*options.mem_limit, "limit --mem-limit " + options.mem_limit_text};
+  }
+  return {memory.available_bytes, std::move(memory.source)};
+}
+
+void print_parts(FILE* stream, const MemoryPlan& plan) {
+  const auto line = [&](const char* name, int64_t bytes, const std::string& note) {
+    if (bytes > 0) fmt::print(stream, "  {:<12}{:>12}  {}\n", name, format_byte_size(bytes), note);
+  };
+  line("weights", plan.weights, "mapped from the file");
+  line("KV cache", plan.kv_cache, fmt::format("{} tokens", plan.ctx_tokens));
+  line("snapshots", plan.snapshots, "to go back to");
+  line("workspace", plan.workspace, "activations of the largest step");
+  line("scratch", plan.scratch, "of single operations");
+  line("session", plan.sessions, "token history and logits");
+  line("program", plan.program, "code, tokenizer, threads");
+  line("headroom", plan.headroom, "page tables, reserve");
+}
+
+}  // namespace
+
+Result<void> check_memory_plan(const Model& model, const Options& options) {
+  const MemoryPlanInput input = plan_input(model, options);
+  DS4_TRY(const MemoryPlan plan, MemoryPlan::make(model.config(), input));
+  const MemoryBudget allowed = budget(model, options);
+  DS4_TRY_VOID(check_memory(plan, allowed, model.config(), input));
+  if (options.verbose) {
+    fmt::print(stderr, "memory {} of {} ({})\n", format_byte_size(plan.total()),
+               format_byte_size(allowed.bytes), allowed.source);
+    print_parts(stderr, plan);
+  } else {
+    fmt::print(stderr, "memory {}\n", plan.summary());
+  }
+  return {};
+}
+
+Result<void> print_memory_plan(const Model& model, const Options& options) {
+  const MemoryPlanInput input = plan_input(model, options);
+  DS4_TRY(const MemoryPlan plan, MemoryPlan::make(model.config(), input));
+  const MemoryBudget allowed = budget(model, options);
+  fmt::print("memory       {}\n", plan.summary());
+  const auto fits = check_memory(plan, allowed, model.config(), input);
+  fmt::print("             {}\n",
+             fits
+                 ? fmt::format("fits into {} ({})", format_byte_size(allowed.bytes), allowed.source)
+                 : fits.error().message);
+  return {};
+}
+
+}  // namespace ds4::cli
