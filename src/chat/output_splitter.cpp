@@ -10,8 +10,9 @@ OutputSplitter::OutputSplitter(const SpecialTokens& special, ThinkingMode mode)
       channel_(mode == ThinkingMode::kThinking ? Channel::kReasoning : Channel::kContent) {}
 
 void OutputSplitter::take_text(std::string text, std::vector<OutputChunk>& out) {
+  // What is held is white space already; looking at it again would cost its square.
+  blank_ = blank_ && text.find_first_not_of(" \t\n\v\f\r") == std::string::npos;
   held_ += text;
-  blank_ = blank_ && held_.find_first_not_of(" \t\n\v\f\r") == std::string::npos;
   if (blank_ || held_.empty()) return;
   out.push_back({channel_, std::exchange(held_, {})});
 }
