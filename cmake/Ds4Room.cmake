@@ -45,6 +45,8 @@ function(ds4_app name)
 endfunction()
 
 # ds4_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT s]): one GoogleTest program, one ctest entry.
+# Two labels choose the programs that make ci also builds and runs in another way: `tsan` under the thread
+# sanitizer (what shares memory between threads), `unoptimised` at -O0 (arithmetic). Each has a target, LABEL_tests.
 function(ds4_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -56,6 +58,14 @@ function(ds4_test name)
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
+  foreach(label tsan unoptimised)
+    if(NOT TARGET ${label}_tests)
+      add_custom_target(${label}_tests)
+    endif()
+    if(label IN_LIST ARG_LABELS)
+      add_dependencies(${label}_tests ${name})
+    endif()
+  endforeach()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)
   endif()
