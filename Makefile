@@ -1,5 +1,5 @@
 # A thin front for the CMake presets (CMakePresets.json). `make` alone lists the targets.
-#   PROMPT  what `make run` asks        JOBS  build jobs, default: one a core        PRESET  release (default) debug asan tsan
+#   PROMPT  what `make run` asks        JOBS  build jobs, default: one a core        PRESET  release (default) debug asan
 
 PROMPT ?= Who are you?
 JOBS   ?= $(shell nproc)
@@ -8,7 +8,7 @@ PRESET ?= release
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
-.PHONY: help run test ci configure build programs deps nano bench format format-check clean
+.PHONY: help run test ci soak fuzz configure build programs deps nano bench format format-check clean
 export PROMPT
 
 out      := build/$(PRESET)
@@ -50,11 +50,17 @@ nano: programs ## convert models/nano to a GGUF in the build folder, if that is 
 run: nano ## set up, build, convert the nano model and answer PROMPT="Who are you?"
 	@$(out)/bin/ds4 -m $(nano) --temp 0 --nothink -p "$$PROMPT"
 
-test: build nano ## set up, build and run the test suite
-	@ctest --preset $(PRESET)
+test: ## set up, build and run the test suite
+	@scripts/test.sh $(PRESET)
 
-ci: ## everything that is checked before a change lands: test, longer tests, sanitizers, format
+ci: ## everything that is checked before a change lands: test, longer tests, fuzzers, sanitizers, format
 	@scripts/ci.sh
+
+soak: ## long runs, hours: half an hour for each fuzz target
+	@scripts/soak.sh
+
+fuzz: ## run each fuzz target for 20 seconds
+	@scripts/fuzz.sh
 
 bench: build ## run the benchmarks
 	@shopt -s nullglob; programs=($(out)/bin/*_bench); \

@@ -8,40 +8,32 @@
 set -euo pipefail
 
 cd "$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
-logs=build/ci
-mkdir -p "$logs"
-table=()
-ci_started=$SECONDS
+# shellcheck source=scripts/steps.sh
+. scripts/steps.sh
 
-step() {  # step NAME COMMAND..
-  local name=$1 started=$SECONDS rc=0; shift
-  echo "=== $name"
-  "$@" 2>&1 | tee "$logs/$name.log" || rc=$?
-  table+=("$(printf '%5d s  %s%s' $((SECONDS - started)) "$name" "$([ $rc = 0 ] || echo '  FAILED')")")
-  if [ $rc != 0 ]; then
-    report
-    echo "ci: step '$name' failed; its output is in $logs/$name.log" >&2
-    exit 1
-  fi
+# The test programs that carry a label, in the build of that preset: TARGET is LABEL_tests. Nano's files come from
+# the release build; converting them again, unoptimised or under a sanitizer, would take longer than the tests.
+labelled() {  # labelled PRESET LABEL
+  make --no-print-directory configure PRESET="$1"
+  cmake "build/$1" -DDS4_NANO_FROM="$PWD/build/release/nano"
+  cmake --build "build/$1" -j "$(nproc)" --target "$2_tests"
+  ctest --preset "$1"
 }
-
-report() {
-  echo "=== time of each step"
-  printf '%s\n' "${table[@]}"
-  printf '%5d s  all\n' $((SECONDS - ci_started))
-}
-
 asan_suite() { make --no-print-directory build PRESET=asan && ctest --preset asan; }
 
+steps_begin ci
 if [ "${1:-}" != --after-test ]; then step test make --no-print-directory test; fi
 step format make --no-print-directory format-check
 step longer-tests ctest --preset release-ci  # labelled ci: too long for make test
+step fuzz scripts/fuzz.sh --seconds 20
+step unoptimised labelled unoptimised unoptimised  # results must not come from the optimizer
+step tsan labelled tsan tsan
 step asan asan_suite
+steps_end
 
-report
-for log in "$logs"/asan.log "$logs"/longer-tests.log "$logs"/test.log; do
+for log in "$logs"/{asan,tsan,unoptimised,fuzz,longer-tests,test}.log; do
   if [ -f "$log" ]; then
     echo "=== $(basename "$log" .log)"
-    grep -E 'tests passed|tests failed|Total Test time|No tests were found' "$log" || true
+    grep -E 'tests passed|tests failed|Total Test time|No tests were found|findings$' "$log" || true
   fi
 done

@@ -3,11 +3,15 @@
 # has none: formatters and sanitizers must say the same on every machine. Debian packages, unpacked like those
 # of deps.sh, with the shared libraries the machine lacks; nothing is installed.
 #
-#   scripts/tool.sh clang-format-19        ->  clang-format-19, or .deps/tools/clang-format-19/run
+#   scripts/tool.sh clang-format-19                ->  clang-format-19, or .deps/tools/clang-format-19/run
+#   scripts/tool.sh clang-19 [clang++-19 | llvm-symbolizer-19]
+#                                                  ->  a clang that has the runtimes of its sanitizers and of
+#                                                      libFuzzer, or a program that comes with it
 set -euo pipefail
 umask 022
 
-name=${1:?usage: scripts/tool.sh PACKAGE-NAMED-LIKE-ITS-PROGRAM}
+name=${1:?usage: scripts/tool.sh PACKAGE-NAMED-LIKE-ITS-PROGRAM [PROGRAM]}
+program=${2:-$name}
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 deps=$root/.deps
 dest=$deps/tools/$name
@@ -15,13 +19,34 @@ dest=$deps/tools/$name
 . "$root/scripts/suite_apt.sh"
 fail() { echo "tool: $*" >&2; exit 1; }
 
-if command -v "$name" > /dev/null; then echo "$name"; exit 0; fi
-if [ -x "$dest/run" ]; then echo "$dest/run"; exit 0; fi
+# What is asked for besides the package, and which further programs get a command.
+packages=("$name")
+programs=("$name")
+case $name in
+  clang-19)
+    packages+=(libclang-common-19-dev libclang-rt-19-dev llvm-19)
+    programs+=(clang++-19 llvm-symbolizer-19) ;;
+esac
+if [[ " ${programs[*]} " != *" $program "* ]]; then fail "no program $program in $name"; fi
+
+# Debian has a compiler's runtimes in a package of their own, so a machine may have one without the other.
+installed() {
+  local each
+  for each in "${programs[@]}"; do command -v "$each" > /dev/null || return 1; done
+  case $name in
+    clang-19) compgen -G "$(clang-19 -print-resource-dir)/lib/*/libclang_rt.fuzzer*.a" > /dev/null ;;
+  esac
+}
+
+command_of() { if [ "$program" = "$name" ]; then echo "$dest/run"; else echo "$dest/bin/$program"; fi; }
+
+if installed; then echo "$program"; exit 0; fi
+if [ -x "$dest/run" ]; then command_of; exit 0; fi
 
 mkdir -p "$deps/tools"
 exec 9> "$deps/tools/lock"
 flock 9
-if [ -x "$dest/run" ]; then echo "$dest/run"; exit 0; fi
+if [ -x "$dest/run" ]; then command_of; exit 0; fi
 rm -rf "$deps"/tools/tmp.*
 tmp=$(mktemp -d "$deps/tools/tmp.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
@@ -31,11 +56,13 @@ suite=$(suite_codename)
 suite_update "$deps/apt" "$suite" || fail "these lists are needed to fetch $name"
 # What an installation would add to this machine, less interpreters that only helper scripts want.
 if ! uris=$(suite_apt "$deps/apt" "$suite" -qq -y --no-install-recommends --print-uris -o Debug::NoLocking=1 \
-              install "$name" 2> "$tmp/log"); then
+              install "${packages[@]}" 2> "$tmp/log"); then
   tail -n 5 "$tmp/log" >&2
   fail "$suite has no package $name"
 fi
-mapfile -t wanted < <(echo "$uris" | awk '/^\x27/ {sub(/_.*/, "", $2); if ($2 !~ /python|perl/) print $2}')
+mapfile -t wanted < <({ printf '%s\n' "${packages[@]}"
+                        echo "$uris" | awk '/^\x27/ {sub(/_.*/, "", $2); if ($2 !~ /python|perl/) print $2}'
+                      } | sort -u)
 echo "tool: fetching ${wanted[*]}" >&2
 if ! ( cd "$tmp" && suite_apt "$deps/apt" "$suite" -q download "${wanted[@]}" ) > "$tmp/log" 2>&1; then
   grep -E '^(E|Err)' "$tmp/log" | tail -n 5 >&2
@@ -44,16 +71,23 @@ fi
 mkdir "$tmp/root"
 for deb in "$tmp"/*.deb; do dpkg -x "$deb" "$tmp/root"; done
 rm -rf "$tmp/root/usr/share/doc" "$tmp/root/usr/share/man"
+if [ "$name" = clang-19 ]; then  # of LLVM's sixty programs three are used
+  find "$tmp/root/usr/lib/llvm-19/bin" ! -type d ! -name 'clang*' ! -name 'llvm-symbolizer' -delete
+fi
 libs=$(find "$tmp/root" -name '*.so.*' -printf '%h\n' | sort -u | sed "s|^$tmp/root|\$here/root|" | paste -sd:)
-cat > "$tmp/run" <<RUN
+mkdir -p "$tmp/bin"
+for each in "${programs[@]}"; do
+  if [ "$each" = "$name" ]; then file=$tmp/run up=; else file=$tmp/bin/$each up=/..; fi
+  cat > "$file" <<RUN
 #!/bin/sh
-here=\$(dirname "\$(readlink -f "\$0")")
-LD_LIBRARY_PATH="$libs\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}" exec "\$here/root/usr/bin/$name" "\$@"
+here=\$(dirname "\$(readlink -f "\$0")")$up
+LD_LIBRARY_PATH="$libs\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}" exec "\$here/root/usr/bin/$each" "\$@"
 RUN
-chmod +x "$tmp/run"
-"$tmp/run" --version > /dev/null 2> "$tmp/log" || { cat "$tmp/log" >&2; fail "$name does not start"; }
+  chmod +x "$file"
+  "$file" --version > /dev/null 2> "$tmp/log" || { cat "$tmp/log" >&2; fail "$each does not start"; }
+done
 mkdir "$tmp/out"
-mv "$tmp/root" "$tmp/run" "$tmp/out/"
+mv "$tmp/root" "$tmp/run" "$tmp/bin" "$tmp/out/"
 rm -rf "$dest"
 mv "$tmp/out" "$dest"
-echo "$dest/run"
+command_of

@@ -21,11 +21,13 @@ Result<void> check_finite(std::span<const float> logits) {
   bool any_finite = false;
   for (size_t i = 0; i < logits.size(); ++i) {
     if (std::isnan(logits[i]) || logits[i] == INFINITY) {
-      return fail(ErrorCode::kNonFinite, fmt::format("logit of token {} is {}", i, logits[i]));
+      return fail(ErrorCode::kNonFinite,
+                  fmt::format("the model's logits are not finite: token {} has {}", i, logits[i]));
     }
     any_finite |= std::isfinite(logits[i]);
   }
-  if (!any_finite) return fail(ErrorCode::kNonFinite, "no logit is finite");
+  if (!any_finite)
+    return fail(ErrorCode::kNonFinite, "the model's logits are not finite: every token has -inf");
   return {};
 }
 

@@ -153,12 +153,14 @@ Result<void> Parser::header() {
   DS4_TRY(n_tensors_, scalar<uint64_t>("the tensor count"));
   DS4_TRY(n_keys_, scalar<uint64_t>("the key count"));
   if (n_tensors_ > left() / kMinTensorBytes) {
-    return corrupt(
-        8, fmt::format("{} tensors cannot fit in a file of {} bytes", n_tensors_, bytes_.size()));
+    return corrupt(8,
+                   fmt::format("{} tensors cannot fit in a file of {} bytes (truncated or hostile)",
+                               n_tensors_, bytes_.size()));
   }
   if (n_keys_ > left() / kMinKeyBytes) {
-    return corrupt(16, fmt::format("{} metadata keys cannot fit in a file of {} bytes", n_keys_,
-                                   bytes_.size()));
+    return corrupt(
+        16, fmt::format("{} metadata keys cannot fit in a file of {} bytes (truncated or hostile)",
+                        n_keys_, bytes_.size()));
   }
   return {};
 }
@@ -201,8 +203,8 @@ Result<void> Parser::skip_value(ValueType type, std::string_view key, int depth)
   if (count > left() / least) {
     return corrupt(pos_,
                    fmt::format("key {}: truncated or hostile: {} elements of type {} cannot fit "
-                               "in the {} bytes left",
-                               key, count, value_type_name(element), left()));
+                               "in the {} bytes left of {}",
+                               key, count, value_type_name(element), left(), bytes_.size()));
   }
   if (element != ValueType::kString && element != ValueType::kArray) {
     pos_ += count * least;

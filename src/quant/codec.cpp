@@ -56,11 +56,33 @@ void encode_blocks(const float* src, void* dst, int64_t n) {
   for (int64_t b = 0; b < n / kElems; ++b) encode_block(src + b * kElems, blocks + b);
 }
 
+// A column that calibration never saw fire has importance 0, and a search that may put any value
+// there does: a block of zeros comes back as zeros, whatever its weights. Such columns count as
+// this share of the block's mean instead, so that they are merely less important than the others.
+constexpr float kUnseenShare = 0.01f;
+
+// `importance` itself when every value is positive, else a copy in `storage` [n] without zeros.
+const float* without_zeros(const float* importance, int n, float* storage) {
+  if (std::find(importance, importance + n, 0.0f) == importance + n) return importance;
+  double sum = 0;
+  int n_seen = 0;
+  for (int i = 0; i < n; ++i) {
+    sum += importance[i];
+    n_seen += importance[i] > 0 ? 1 : 0;
+  }
+  // Nothing seen: all alike. Weights count only in relation to each other.
+  const float unseen = n_seen == 0 ? 1.0f : kUnseenShare * static_cast<float>(sum / n_seen);
+  for (int i = 0; i < n; ++i) storage[i] = importance[i] > 0 ? importance[i] : unseen;
+  return storage;
+}
+
 template <typename Block, int kElems>
 void encode_blocks(const float* src, const float* importance, void* dst, int64_t n) {
   auto* blocks = static_cast<Block*>(dst);
+  float storage[kElems];
   for (int64_t b = 0; b < n / kElems; ++b) {
-    const float* u = importance == nullptr ? nullptr : importance + b * kElems;
+    const float* u =
+        importance == nullptr ? nullptr : without_zeros(importance + b * kElems, kElems, storage);
     encode_block(src + b * kElems, u, blocks + b);
   }
 }

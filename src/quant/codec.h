@@ -17,11 +17,12 @@ namespace ds4 {
 void decode_row(DType type, const void* src, float* dst, int64_t n);
 
 // Encodes src [n] into row_bytes(type, n) bytes at dst, byte for byte what docs/formats/quant.md
-// defines. `importance` [n] is nullptr or the weights of the squared errors; F32, F16, BF16, Q8_0
-// and MXFP4 ignore it. Alignment as in decode_row. Errors, with nothing written: kInvalidArgument
-// for a type that cannot be encoded, a ragged n, a missing importance (needs_importance) or one
-// that is negative or not finite; kNonFinite when a block format is given a NaN or an infinity.
-// F32, F16 and BF16 keep those.
+// defines. `importance` [n] is nullptr or the weights of the squared errors, of which zeros count
+// as a little (a column that calibration never saw is not worthless); F32, F16, BF16, Q8_0 and
+// MXFP4 ignore it. Alignment as in decode_row. Errors, with nothing written: kInvalidArgument for a
+// type that cannot be encoded, a ragged n, a missing importance (needs_importance) or one that is
+// negative or not finite; kNonFinite when a block format is given a NaN or an infinity. F32, F16
+// and BF16 keep those.
 Result<void> encode_row(DType type, const float* src, const float* importance, void* dst,
                         int64_t n);
 

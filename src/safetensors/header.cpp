@@ -123,14 +123,17 @@ tl::unexpected<Error> corrupt(std::string_view file, std::string message) {
   return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", file, message));
 }
 
-// Elements times element size, or nothing on overflow.
+// Elements times element size, or nothing when that overflows a signed size. A dimension of 0 hides
+// no other one: [2^63, 0] has no bytes but is no shape either.
 std::optional<uint64_t> byte_count(const std::vector<uint64_t>& shape, int64_t each) {
   auto n = static_cast<uint64_t>(each);
+  bool empty = false;
   for (const uint64_t dim : shape) {
-    if (__builtin_mul_overflow(n, dim, &n)) return std::nullopt;
+    empty |= dim == 0;
+    if (__builtin_mul_overflow(n, std::max<uint64_t>(dim, 1), &n)) return std::nullopt;
   }
   if (n > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-  return n;
+  return empty ? 0 : n;
 }
 
 Result<TensorInfo> check_tensor(RawTensor& raw, std::span<const std::byte> data,

@@ -40,6 +40,7 @@ class TokenizerBuilder {
 
   Tokenizer made_;
   std::vector<bool> is_base_;  // a byte or the product of a merge
+  Problem not_utf8_{"tokens that are not UTF-8"};
   Problem duplicated_{"tokens listed twice"};
   Problem no_byte_{"bytes without a token"};
   Problem bad_merges_{"merges of unknown tokens, or repeated"};
@@ -50,6 +51,8 @@ void TokenizerBuilder::index_spellings() {
   made_.by_spelling_.reserve(made_.spellings_.size());
   for (size_t id = 0; id < made_.spellings_.size(); ++id) {
     const std::string& text = made_.spellings_[id];
+    // Found in scaffold, part of a character would cut a whole one in two.
+    if (utf8_repair(text)) not_utf8_.add(fmt::format("id {}", id));
     const auto [at, fresh] = made_.by_spelling_.emplace(text, static_cast<Token>(id));
     if (!fresh) duplicated_.add(fmt::format("'{}' ({} and {})", text, at->second, id));
   }
@@ -145,7 +148,7 @@ Result<Tokenizer> TokenizerBuilder::build(VocabData vocab) {
   find_special_tokens();
 
   std::string message;
-  for (const Problem* problem : {&duplicated_, &no_byte_, &bad_merges_, &no_special_}) {
+  for (const Problem* problem : {&not_utf8_, &duplicated_, &no_byte_, &bad_merges_, &no_special_}) {
     if (problem->n == 0) continue;
     message += fmt::format("{}{}: {}", message.empty() ? "" : "; ", problem->what,
                            fmt::join(problem->examples, ", "));

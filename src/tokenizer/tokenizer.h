@@ -54,9 +54,9 @@ class Tokenizer {
  public:
   static constexpr int64_t kTextBytesMax = int64_t{1} << 30;
 
-  // Errors: kCorrupt with everything that is wrong in one message: array sizes, duplicated tokens,
-  // bytes without a token, merges of unknown tokens, and all required special tokens that are
-  // missing.
+  // Errors: kCorrupt with everything that is wrong in one message: array sizes, tokens that are not
+  // UTF-8, duplicated tokens, bytes without a token, merges of unknown tokens, and all required
+  // special tokens that are missing.
   static Result<Tokenizer> create(VocabData vocab);
 
   // Text mode: `text` is content. Each maximal invalid UTF-8 subsequence counts as U+FFFD.

@@ -75,6 +75,17 @@ TEST(SafetensorsHeader, RefusesTensorsThatDoNotFitTheirBytes) {
                   "tensor a overlaps tensor b");
 }
 
+// Found by fuzzing: a dimension of 2^63 beside one of 0 takes no bytes, and was handed on as a
+// negative dimension.
+TEST(SafetensorsHeader, AnEmptyTensorHidesNoImpossibleDimension) {
+  for (const char* shape : {"[9223372036854775808,0]", "[0,9223372036854775808]",
+                            "[0,4294967296,4294967296]", "[4294967296,0,4294967296]"}) {
+    EXPECT_MENTIONS(refusal(std::string(R"({"a":{"dtype":"I8","shape":)") + shape +
+                            R"(,"data_offsets":[0,0]}})"),
+                    "does not take 0 bytes");
+  }
+}
+
 TEST(SafetensorsHeader, RefusesJsonThatIsNotAHeader) {
   EXPECT_MENTIONS(refusal("[]"), "a JSON object expected");
   EXPECT_MENTIONS(refusal(R"({"a":)"), "not valid JSON at byte");

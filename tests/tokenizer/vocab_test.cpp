@@ -98,6 +98,15 @@ TEST(TokenizerCreate, NamesEveryKindOfProblemInOneMessage) {
   EXPECT_THAT(create_error(std::move(vocab)), HasSubstr("264 and 265"));
 }
 
+// Found by fuzzing: a control token spelled as the last byte of a character was found inside that
+// character in scaffold text, and what was left of it decoded as U+FFFD.
+TEST(TokenizerCreate, APartOfACharacterIsNoToken) {
+  VocabData vocab = test::tiny_vocab();
+  vocab.tokens.push_back("\x96");
+  vocab.token_types.push_back(kTokenTypeControl);
+  EXPECT_THAT(create_error(std::move(vocab)), HasSubstr("tokens that are not UTF-8: id 265"));
+}
+
 // The rank is the place in the list, not an id: here the product of the first merge has a higher id
 // than the product of the second.
 TEST(TokenizerCreate, MergeRankIsThePlaceInTheList) {
