@@ -19,6 +19,7 @@ packages=(
   libpcre2-dev         # pre-tokenizer
   libutf8proc-dev      # widths, normal forms
   zlib1g-dev libzstd-dev libxxhash-dev libssl-dev
+  libedit-dev libncurses-dev libbsd-dev libmd-dev  # line editing: libedit.a, and libtinfo.a, libbsd.a, libmd.a behind it
   libgtest-dev libgmock-dev librapidcheck-dev
   ninja-build
 )
@@ -196,6 +197,8 @@ done
 # Links to shared libraries that are not here would be found first; manuals are of no use.
 find "$stage" -name '*.so' -delete
 rm -rf "$stage/usr/share/doc" "$stage/usr/share/man" "$stage/usr/share/lintian" "$stage"/usr/lib/*/libpcre2-{16,32,posix}.a
+# Of ncurses only the terminal descriptions (libtinfo) are used.
+rm -f "$stage"/usr/lib/*/lib{curses,form,menu,ncurses,panel}*.a
 
 # --- source packages -----------------------------------------------------------------------------------------
 

@@ -1,22 +1,35 @@
 #pragma once
-// The three things ds4 does with a model.
-#include <csignal>
+// What ds4 does with a model: answer one prompt, hold a conversation (repl.h), show numbers
+// (dump.h) or say what the file is.
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "chat/conversation.h"
+#include "chat/effort.h"
+#include "engine/engine.h"
 #include "model/model.h"
 #include "options.h"
 #include "tokenizer/tokenizer.h"
+#include "trace.h"
 
 namespace ds4::cli {
 
-// Answers `prompt` on standard output. Returns the exit code: 0, or 130 when `interrupted` was set.
+// The engine for one session, as `options` ask, within the memory there is. Keeps no snapshots
+// unless told to. Errors: those of check_memory_plan and Engine::create.
+Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& options,
+                                            SnapshotOptions snapshots = {.bytes_max = 0});
+
+// The effort profile of a checkpoint. Errors: those of select_effort_profile.
+Result<EffortProfile> effort_profile_of(const Model& model, const Options& options);
+
+// Answers `prompt` on standard output, or writes the numbers that options.mode asks for. Returns
+// the exit code: 0, or 130 when interrupted.
 Result<int> answer(Model model, const Tokenizer& tokenizer, const std::string& prompt,
-                   const Options& options, const volatile std::sig_atomic_t& interrupted);
+                   const Options& options, Trace& trace);
 
 // A summary of the model and of the memory a session with `options` takes.
 Result<void> inspect(const Model& model, const Options& options);
-
-// One line a token: id, bytes of the text, piece.
-void dump_tokens(const Tokenizer& tokenizer, const std::string& prompt);
 
 }  // namespace ds4::cli

@@ -1,83 +1,84 @@
-// ds4: answers a prompt with a DeepSeek-V4 model. The main path through the project starts here:
-// options -> model -> tokenizer -> engine and session (engine/session.h) -> tokens as they come.
+// ds4: answers a prompt with a DeepSeek-V4 model, or talks with a person at a terminal. The main
+// path through the project starts here: options -> model -> tokenizer -> engine and session
+// (engine/session.h) -> tokens as they come (turn.cpp). The one file that reads the environment.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <pwd.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <exception>
-#include <memory>
+#include <optional>
 
 #include "answer.h"
 #include "base/log.h"
+#include "dump.h"
+#include "input.h"
 #include "options.h"
+#include "repl.h"
+#include "signals.h"
+#include "terminal.h"
+#include "trace.h"
 
 namespace {
 
 using namespace ds4;
 
-volatile std::sig_atomic_t g_interrupted = 0;
-
-// The first Ctrl-C stops after the token or chunk in work; the second ends the program at once.
-void on_signal(int signal) {
-  g_interrupted = 1;
-  std::signal(signal, SIG_DFL);
+// A descriptor that is closed at the start would be given to the first file opened, which then gets
+// the answer, or is read as the prompt.
+void fill_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) != -1) continue;
+    // The wrong way round, so that using them fails; errors alone may vanish.
+    (void)::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
+  }
 }
 
-constexpr size_t kPromptBytesMax = size_t{64} << 20;
-
-Result<std::string> read_all(const std::string& path) {
-  const bool is_stdin = path == "-";
-  const std::string name = is_stdin ? "standard input" : path;
-  std::unique_ptr<FILE, int (*)(FILE*)> file(
-      is_stdin ? stdin : std::fopen(path.c_str(), "rb"),
-      [](FILE* f) { return f == stdin ? 0 : std::fclose(f); });
-  if (file == nullptr) {
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{}: cannot open: {}", name, std::strerror(errno)));
+// What the flags leave to the environment.
+void read_environment(cli::Options& options) {
+  options.screen = cli::Screen::detect(std::getenv("TERM"));
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') {
+    const passwd* user = ::getpwuid(::getuid());
+    home = user == nullptr ? nullptr : user->pw_dir;
   }
-  std::string text;
-  char buffer[65536];
-  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), file.get())) {
-    text.append(buffer, n);
-    if (text.size() > kPromptBytesMax) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: expected a prompt of at most {} bytes", name, kPromptBytesMax));
-    }
-  }
-  if (std::ferror(file.get()) != 0) {
-    return fail(ErrorCode::kIo, fmt::format("{}: cannot read: {}", name, std::strerror(errno)));
-  }
-  return text;
+  if (home != nullptr) options.history_file = std::string(home) + "/.ds4_history";
 }
 
-Result<std::string> read_prompt(const cli::Options& options) {
-  if (options.mode == cli::Mode::kInspect) return std::string();
+bool needs_prompt(cli::Mode mode) {
+  return mode != cli::Mode::kInspect && mode != cli::Mode::kPerplexity;
+}
+
+// Nothing when there is no prompt and a person could type one.
+Result<std::optional<std::string>> read_prompt(const cli::Options& options) {
   std::string text;
   if (options.prompt) {
     text = *options.prompt;
   } else if (options.prompt_file) {
-    DS4_TRY(text, read_all(*options.prompt_file));
-  } else if (isatty(STDIN_FILENO) == 0) {
-    DS4_TRY(text, read_all("-"));
+    DS4_TRY(text, cli::read_input(*options.prompt_file));
+  } else if (::isatty(STDIN_FILENO) == 0) {
+    DS4_TRY(text, cli::read_input("-"));
+  } else if (options.mode == cli::Mode::kAnswer && !options.raw_prompt) {
+    return std::optional<std::string>();
   } else {
     return fail(
         ErrorCode::kInvalidArgument,
         "no prompt: give -p TEXT, --prompt-file FILE, or - to read standard input (--help)");
   }
   if (text.empty()) return fail(ErrorCode::kInvalidArgument, "the prompt is empty");
-  return text;
+  return std::optional<std::string>(std::move(text));
 }
 
+// Messages may quote a hostile file.
 int report(const Error& error, int code) {
   std::fflush(stdout);
-  fmt::print(stderr, "ds4: {}\n", error.message);
+  cli::print_error(fmt::format("ds4: {}\n", cli::without_controls(error.message)));
   return code;
 }
 
-Result<int> run(const cli::Options& options, const std::string& prompt) {
+Result<int> run(const cli::Options& options, const std::optional<std::string>& prompt,
+                cli::Trace& trace) {
   DS4_TRY(Model model, Model::open(options.model));
   if (options.mode == cli::Mode::kInspect) {
     DS4_TRY_VOID(cli::inspect(model, options));
@@ -85,25 +86,45 @@ Result<int> run(const cli::Options& options, const std::string& prompt) {
   }
   DS4_TRY(const Tokenizer tokenizer, Tokenizer::create(model.vocab()));
   if (options.mode == cli::Mode::kDumpTokens) {
-    cli::dump_tokens(tokenizer, prompt);
+    cli::dump_tokens(tokenizer, *prompt);
     return 0;
   }
-  return cli::answer(std::move(model), tokenizer, prompt, options, g_interrupted);
+  if (options.mode == cli::Mode::kPerplexity) {
+    return cli::print_perplexity(std::move(model), tokenizer, options);
+  }
+  if (!prompt) return cli::run_repl(std::move(model), tokenizer, options, trace);
+  return cli::answer(std::move(model), tokenizer, *prompt, options, trace);
 }
 
 int guarded_main(int argc, char** argv) {
-  const cli::Parsed parsed = cli::parse_options(argc, argv);
+  fill_standard_descriptors();
+  cli::install_signals();
+  cli::Parsed parsed = cli::parse_options(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;
-  if (parsed.options.verbose) log::set_level(log::Level::kDebug);
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  const auto prompt = read_prompt(parsed.options);
-  if (!prompt) {
-    const bool usage = prompt.error().code == ErrorCode::kInvalidArgument;
-    return report(prompt.error(), usage ? cli::kExitUsage : cli::kExitFailed);
+  cli::Options& options = parsed.options;
+  read_environment(options);
+  if (options.verbose) log::set_level(log::Level::kDebug);
+  std::optional<std::string> prompt;
+  if (needs_prompt(options.mode)) {
+    auto text = read_prompt(options);
+    if (!text) {
+      const bool usage = text.error().code == ErrorCode::kInvalidArgument;
+      return report(text.error(), usage ? cli::kExitUsage : cli::kExitFailed);
+    }
+    prompt = std::move(*text);
   }
-  const auto code = run(parsed.options, *prompt);
-  return code ? *code : report(code.error(), cli::kExitFailed);
+  auto trace = cli::Trace::create(options.trace);
+  if (!trace) return report(trace.error(), cli::kExitFailed);
+  trace->start(options);
+  const auto code = run(options, prompt, *trace);
+  if (!code) {
+    trace->error(code.error());
+    return report(code.error(), cli::kExitFailed);
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return report({ErrorCode::kIo, "standard output: cannot write"}, cli::kExitFailed);
+  }
+  return *code;
 }
 
 }  // namespace

@@ -6,10 +6,15 @@
 
 namespace ds4::cli {
 
-// Prints the plan on standard error: one line, or a line a part with --verbose. Errors:
-// kOutOfMemory with the numbers and the largest context that fits; kInvalidArgument for a context
-// outside the model's.
-Result<void> check_memory_plan(const Model& model, const Options& options);
+// Prints the plan on standard error: one line, or a line a part with --verbose. Returns the bytes
+// that snapshots may take: `snapshot_bytes`, or what remains of the memory if that is less and
+// --snapshot-mb was not given. Errors: kOutOfMemory with the numbers and the largest context that
+// fits; kInvalidArgument for a context outside the model's.
+Result<int64_t> check_memory_plan(const Model& model, const Options& options,
+                                  int64_t snapshot_bytes);
+
+// Bytes that a conversation's snapshots are to take: --snapshot-mb, or its default.
+int64_t snapshot_bytes_wanted(const Options& options);
 
 // For --inspect: the plan on standard output, and whether it fits. Errors: kInvalidArgument as
 // above.

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <random>
+#include <tuple>
 
 #include "base/byte_size.h"
 #include "ds4_version.h"
@@ -12,21 +13,27 @@
 namespace ds4::cli {
 namespace {
 
-constexpr const char* kAbout = "Answers a prompt with a DeepSeek-V4 model, on this machine.";
+constexpr const char* kAbout =
+    "Answers a prompt with a DeepSeek-V4 model, on this machine. Without a prompt, at a terminal,\n"
+    "it holds a conversation: type, read, answer; /help lists its commands.";
 
 constexpr const char* kExamples =
     R"(Examples:
-  ds4 -m nano.gguf -p "What is the capital of Japan?"
+  ds4 -m nano.gguf                                     a conversation
+  ds4 -m nano.gguf -p "What is the capital of Japan?"  one answer
   ds4 -m nano.gguf --temp 0 --nothink -p "Count from 3 to 8."
   ds4 -m flash.gguf --prompt-file question.txt -c 65536
   git diff | ds4 -m flash.gguf -sys "Review this change." -
   ds4 -m nano.gguf --raw-prompt -n 60 -p "Once upon a time there was a king who"
   ds4 -m flash.gguf --inspect
   ds4 -m nano.gguf --dump-tokens -p "Hello, world!"
+  ds4 -m nano.gguf --dump-logprobs run.json -n 20 -p "Hello, my friend!"
+  ds4 -m nano.gguf --perplexity-file book.txt
 
 The answer goes to standard output, progress and timings to standard error. On a
 terminal the reasoning is shown dim; into a pipe goes the answer alone.
-Ctrl-C stops after the token in work; what was answered so far stays.
+Ctrl-C stops after the token in work; what was answered so far stays. A second one
+before that ends the program.
 Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
 
 // Flags that need more than a conversion.
@@ -118,9 +125,39 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
                  "refuse to start when more memory would be needed, e.g. 8G or 512M")
       ->type_name("SIZE")
       ->group(group);
+  app.add_option_function<int64_t>(
+         "--snapshot-mb", [&o](const int64_t& mb) { o.snapshot_bytes = mb << 20; },
+         "MiB for going back in a conversation without reading it again; not given: 2048, or what "
+         "is left")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
+      ->type_name("N")
+      ->group(group);
   app.add_flag("--profile-ops", o.profile_ops, "print the time of each operation at the end")
       ->group(group);
   app.add_flag("-v,--verbose", o.verbose, "say what is loaded, and the memory it takes")
+      ->group(group);
+}
+
+void add_number_flags(CLI::App& app, Options& o) {
+  const char* group = "Numbers";
+  app.add_option("--dump-logprobs", o.dump_logprobs,
+                 "run greedily, write each token and its likeliest alternatives as JSON, no text")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--logprobs-top-k", o.logprobs_top_k, "alternatives per token, 1 .. 128")
+      ->check(CLI::Range(int64_t{1}, int64_t{128}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--dump-logits", o.dump_logits, "write all logits after the prompt as JSON")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--perplexity-file", o.perplexity_file,
+                 "how well the model predicts a text; its first 32 tokens are context only")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--trace", o.trace,
+                 "write what happens as JSON lines, for a bug report; holds prompts and answers")
+      ->type_name("FILE")
       ->group(group);
 }
 
@@ -130,6 +167,27 @@ void print_version() {
   if (auto backend = make_backend(BackendKind::kCpu, {})) {
     fmt::print("\ndevice: {}\n", backend->device->description());
   }
+}
+
+Result<Mode> choose_mode(const Options& o, const Text& t) {
+  const std::tuple<bool, Mode, const char*> modes[] = {
+      {t.inspect, Mode::kInspect, "--inspect"},
+      {t.dump_tokens, Mode::kDumpTokens, "--dump-tokens"},
+      {!o.dump_logprobs.empty(), Mode::kDumpLogprobs, "--dump-logprobs"},
+      {!o.dump_logits.empty(), Mode::kDumpLogits, "--dump-logits"},
+      {!o.perplexity_file.empty(), Mode::kPerplexity, "--perplexity-file"},
+  };
+  Mode chosen = Mode::kAnswer;
+  std::string names;
+  for (const auto& [given, mode, name] : modes) {
+    if (!given) continue;
+    chosen = mode;
+    names += (names.empty() ? "" : " and ") + std::string(name);
+  }
+  if (names.find(' ') != std::string::npos) {
+    return fail(ErrorCode::kInvalidArgument, names + ": choose one");
+  }
+  return chosen;
 }
 
 Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
@@ -147,10 +205,7 @@ Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
   }
   o.thinking = {t.nothink ? ThinkingMode::kChat : ThinkingMode::kThinking,
                 t.think_max ? Effort::kMax : Effort::kLow};
-  if (t.inspect && t.dump_tokens) {
-    return fail(ErrorCode::kInvalidArgument, "--inspect and --dump-tokens: choose one");
-  }
-  o.mode = t.inspect ? Mode::kInspect : t.dump_tokens ? Mode::kDumpTokens : Mode::kAnswer;
+  DS4_TRY(o.mode, choose_mode(o, t));
   if (!t.input.empty()) {
     if (o.prompt || o.prompt_file) {
       return fail(ErrorCode::kInvalidArgument, "prompt: given twice, as an option and as -");
@@ -173,6 +228,7 @@ Parsed parse_options(int argc, char** argv) {
   add_input_flags(app, parsed.options, text);
   add_answer_flags(app, parsed.options, text);
   add_engine_flags(app, parsed.options, text);
+  add_number_flags(app, parsed.options);
   app.add_flag("--version", text.version, "print version, backends and device");
 
   // People type ds4's -sys; a single dash with several letters is not something CLI11 has.

@@ -8,6 +8,7 @@
 #include "chat/effort.h"
 #include "engine/sampler.h"
 #include "ops/precision.h"
+#include "terminal.h"
 
 namespace ds4::cli {
 
@@ -15,7 +16,14 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitInterrupted = 130;
 
-enum class Mode { kAnswer, kInspect, kDumpTokens };
+enum class Mode {
+  kAnswer,  // one prompt; without a prompt, at a terminal, a conversation (main.cpp)
+  kInspect,
+  kDumpTokens,
+  kDumpLogprobs,
+  kDumpLogits,
+  kPerplexity,
+};
 
 struct Options {
   Mode mode = Mode::kAnswer;
@@ -43,6 +51,16 @@ struct Options {
   std::optional<int64_t> mem_limit;  // bytes the plan may take at most
   std::string mem_limit_text;        // as it was typed
   bool profile_ops = false;
+  std::optional<int64_t> snapshot_bytes;  // for snapshots of a conversation; unset: what fits
+
+  // Where the numbers of the dump modes come from and go to.
+  std::string dump_logprobs, dump_logits, perplexity_file;
+  int64_t logprobs_top_k = 20;
+  std::string trace;  // empty: none
+
+  // From the environment, not from flags.
+  Screen screen;
+  std::string history_file;  // empty: none
 };
 
 // Parses and checks the command line. Nothing to do (--help and --version print) or wrong usage

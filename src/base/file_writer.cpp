@@ -48,7 +48,7 @@ FileWriter::~FileWriter() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-Result<FileWriter> FileWriter::create(const std::string& path, bool overwrite) {
+Result<FileWriter> FileWriter::create(const std::string& path, bool overwrite, unsigned int mode) {
   struct stat info = {};
   if (::stat(path.c_str(), &info) == 0) {
     if (!S_ISREG(info.st_mode)) {
@@ -62,7 +62,7 @@ Result<FileWriter> FileWriter::create(const std::string& path, bool overwrite) {
   FileWriter writer;
   writer.path_ = path;
   writer.temporary_ = fmt::format("{}.tmp.{}", path, ::getpid());
-  writer.fd_ = ::open(writer.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  writer.fd_ = ::open(writer.temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   if (writer.fd_ < 0) {
     auto error = system_error(writer.temporary_, "create");
     writer.temporary_.clear();

@@ -20,8 +20,9 @@ class FileWriter {
   ~FileWriter();
 
   // Errors: kIo with the path and the system's reason; kInvalidArgument when `path` exists and
-  // `overwrite` is false.
-  static Result<FileWriter> create(const std::string& path, bool overwrite);
+  // `overwrite` is false. `mode` is the new file's, less the umask: 0600 for what is private.
+  static Result<FileWriter> create(const std::string& path, bool overwrite,
+                                   unsigned int mode = 0644);
 
   // Appends. Errors: kIo (a full disk says so); the writer can then only be destroyed.
   Result<void> write(std::span<const std::byte> bytes);

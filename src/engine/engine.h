@@ -32,7 +32,7 @@ struct EngineOptions {
   int64_t prefill_chunk_tokens = 512;  // rows per prefill step; sizes the workspace
   int64_t max_sessions = 16;           // sessions in one step
   SnapshotOptions snapshots;
-  bool profile_ops = false;            // count and time every op: Engine::op_trace()
+  bool profile_ops = false;  // count and time every op: Engine::op_trace()
 };
 
 // One session's part of a step.

@@ -29,8 +29,8 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// Under sanitizers Nano on `reference` is left out: it is the slowest pair, and the three others run
-// the same code on the same kinds of layer.
+// Under sanitizers Nano on `reference` is left out: it is the slowest pair, and the three others
+// run the same code on the same kinds of layer.
 inline auto walk_cases() {
   std::vector<WalkCase> cases = {
       {BackendKind::kReference, true}, {BackendKind::kCpu, true}, {BackendKind::kCpu, false}};

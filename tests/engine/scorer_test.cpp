@@ -1,0 +1,80 @@
+// Log-probabilities of given texts.
+#include "engine/scorer.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/log_softmax.h"
+#include "engine/session.h"
+#include "tests/support/nano.h"
+
+namespace ds4::test {
+namespace {
+
+std::unique_ptr<Scorer> make_scorer(int64_t chunk, int64_t ctx = 1000) {
+  auto scorer = Scorer::create(
+      open_nano("exact"),
+      {.n_threads = 1, .precision = Precision::hf32(), .ctx_tokens = ctx, .chunk_tokens = chunk});
+  if (!scorer) throw std::runtime_error(scorer.error().message);
+  return std::move(*scorer);
+}
+
+// The oracle is an independent implementation's logits of every position (models/nano/README.md):
+// the short prompts have all of theirs.
+TEST(Scorer, AgreesWithIndependentLogits) {
+  const NanoReference reference = NanoReference::open();
+  const auto scorer = make_scorer(64);
+  int64_t n_compared = 0;
+  for (const ReferencePrompt& prompt : reference.prompts()) {
+    const int64_t n = static_cast<int64_t>(prompt.ids.size());
+    if (prompt.n_logit_rows < n || n < 2) continue;
+    const std::vector<float> logits = reference.values(prompt.name + ".logits");
+    const auto scores = scorer->score(prompt.ids);
+    ASSERT_TRUE(scores) << scores.error().message;
+    ASSERT_EQ(static_cast<int64_t>(scores->size()), n - 1);
+    const size_t vocab = logits.size() / static_cast<size_t>(n);
+    for (size_t i = 0; i + 1 < prompt.ids.size(); ++i) {
+      const std::span<const float> row(logits.data() + i * vocab, vocab);
+      const double want = LogSoftmax(row).of(row[static_cast<size_t>(prompt.ids[i + 1])]);
+      EXPECT_NEAR((*scores)[i], want, 1e-4) << prompt.name << " " << i;
+      ++n_compared;
+    }
+  }
+  EXPECT_GE(n_compared, 15);
+}
+
+// 300 tokens pass the window and complete rows of both compressors. A session decodes them one by
+// one; the scorer sees them in chunks that cut anywhere.
+TEST(Scorer, GivesWhatASessionGivesTokenByToken) {
+  std::vector<Token> tokens = NanoReference::open().prompt("mid511").ids;
+  tokens.resize(300);
+  const auto engine =
+      Engine::create(open_nano("exact"), {.n_threads = 1, .precision = Precision::hf32()});
+  ASSERT_TRUE(engine);
+  auto session = Session::create(**engine, {.ctx_tokens = 1000});
+  ASSERT_TRUE(session);
+  std::vector<double> want;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    ASSERT_TRUE(session->decode(tokens[i]));
+    const std::span<const float> row = session->logits();
+    want.push_back(LogSoftmax(row).of(row[static_cast<size_t>(tokens[i + 1])]));
+  }
+  for (const int64_t chunk : {1, 37, 299, 512}) {
+    const auto scores = make_scorer(chunk)->score(tokens);
+    ASSERT_TRUE(scores);
+    EXPECT_EQ(*scores, want) << "chunk " << chunk;
+  }
+}
+
+TEST(Scorer, RefusesWhatItCannotScoreAndStopsWhenAsked) {
+  const auto scorer = make_scorer(4, 10);
+  const std::vector<Token> one = {0}, many(11, 5), foreign = {0, 4096}, ten(10, 5);
+  EXPECT_EQ(scorer->score(one).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(scorer->score(many).error().code, ErrorCode::kContextFull);
+  EXPECT_EQ(scorer->score(foreign).error().code, ErrorCode::kInvalidArgument);
+  const auto stopped = scorer->score(ten, [](int64_t done, int64_t) { return done < 4; });
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(scorer->score(ten)->size(), 9u) << "usable afterwards";
+}
+
+}  // namespace
+}  // namespace ds4::test
