@@ -1,6 +1,9 @@
 #include "base/thread_pool.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,7 +21,7 @@ namespace {
 
 // Longer than the gaps between the ops of a step, far shorter than a time slice. Measured in
 // docs/perf.md.
-constexpr std::chrono::microseconds kSpin{20};
+constexpr std::chrono::microseconds kSpin{50};
 
 // The word of one worker. The caller hands over a part by kOffered and takes it back if it is still
 // there when its own part is done; a worker makes it kTaken, computes, and returns to kIdle.
@@ -34,12 +37,24 @@ struct alignas(64) Slot {
 
   // Sets the state and wakes the thread that sleeps on `sleeping`.
   void set(State next, State sleeping) {
-    if (state.exchange(next, std::memory_order_seq_cst) == sleeping) state.notify_one();
+    if (state.exchange(next, std::memory_order_seq_cst) == sleeping) futex(FUTEX_WAKE_PRIVATE, 1);
+  }
+  // Sleeps while the state is `value`.
+  void sleep_while(State value) {
+    while (state.load(std::memory_order_acquire) == value) futex(FUTEX_WAIT_PRIVATE, value);
   }
   bool advance(State from, State to) {
     uint32_t expected = from;
     return state.compare_exchange_strong(expected, to, std::memory_order_acq_rel,
                                          std::memory_order_acquire);
+  }
+
+ private:
+  // Not atomic::wait(): the library's yields the processor a few times before it sleeps, and on a
+  // busy machine each yield lets another process run for its whole time slice (docs/perf.md).
+  void futex(int operation, uint32_t value) {
+    static_assert(sizeof(state) == sizeof(uint32_t) && decltype(state)::is_always_lock_free);
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&state), operation, value, nullptr, nullptr, 0);
   }
 };
 
@@ -51,20 +66,39 @@ void relax() {
 #endif
 }
 
-// Looks at `slot` until it leaves `state` or `limit` has passed. True when it has left.
-bool spin_while(const Slot& slot, State state, std::chrono::nanoseconds limit) {
-  constexpr int kLooksPerClock = 16;
-  if (slot.state.load(std::memory_order_acquire) != state) return true;
-  if (limit.count() == 0) return false;
-  const auto end = std::chrono::steady_clock::now() + limit;
-  do {
-    for (int i = 0; i < kLooksPerClock; ++i) {
-      relax();
-      if (slot.state.load(std::memory_order_acquire) != state) return true;
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
-}
+// How long one thread looks at a word before it sleeps. A look that ends in vain halves the time of
+// the next one, one that pays doubles it: beside a busy process, where the other thread often does
+// not run, looking takes time from the work.
+class Patience {
+ public:
+  explicit Patience(std::chrono::nanoseconds most) : most_(most), next_(most) {}
+
+  // Looks at `slot` until it leaves `state` or the time is up. True when it has left.
+  bool see_change(const Slot& slot, State state) {
+    if (slot.state.load(std::memory_order_acquire) != state) return true;
+    if (most_.count() == 0) return false;
+    const bool seen = look(slot, state);
+    next_ = seen ? std::min(most_, next_ * 2) : std::max(most_ / kRange, next_ / 2);
+    return seen;
+  }
+
+ private:
+  static constexpr int kRange = 8;
+  static constexpr int kLooksPerClock = 16;
+
+  bool look(const Slot& slot, State state) const {
+    const auto end = std::chrono::steady_clock::now() + next_;
+    do {
+      for (int i = 0; i < kLooksPerClock; ++i) {
+        relax();
+        if (slot.state.load(std::memory_order_acquire) != state) return true;
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+  }
+
+  std::chrono::nanoseconds most_, next_;
+};
 
 }  // namespace
 
@@ -72,6 +106,8 @@ struct ThreadPool::State {
   // Constant after construction.
   int n_threads = 1;
   std::chrono::nanoseconds spin{0};
+
+  Patience caller_patience{std::chrono::nanoseconds(0)};
 
   // Of the call in work. Written before a part is offered, read after it is taken.
   int64_t n = 0;
@@ -93,26 +129,27 @@ struct ThreadPool::State {
 
   // Sleeps until there is something to look at. A word that is taken back or stopped meanwhile ends
   // the sleep as well, and the caller of this looks again.
-  void wait_for_offer(Slot& slot) const {
-    if (spin_while(slot, kIdle, spin)) return;
-    if (slot.advance(kIdle, kParked)) slot.state.wait(kParked, std::memory_order_acquire);
+  static void wait_for_offer(Slot& slot, Patience& patience) {
+    if (patience.see_change(slot, kIdle)) return;
+    if (slot.advance(kIdle, kParked)) slot.sleep_while(kParked);
   }
 
   void work(int i) {
     Slot& slot = slots[static_cast<size_t>(i - 1)];
+    Patience patience(spin);
     while (slot.state.load(std::memory_order_acquire) != kStop) {
       if (slot.advance(kOffered, kTaken)) {
         run_part(i);
         slot.set(kIdle, kAwaited);
       } else {
-        wait_for_offer(slot);
+        wait_for_offer(slot, patience);
       }
     }
   }
 
-  void wait_until_done(Slot& slot) const {
-    if (spin_while(slot, kTaken, spin)) return;
-    if (slot.advance(kTaken, kAwaited)) slot.state.wait(kAwaited, std::memory_order_acquire);
+  void wait_until_done(Slot& slot) {
+    if (caller_patience.see_change(slot, kTaken)) return;
+    if (slot.advance(kTaken, kAwaited)) slot.sleep_while(kAwaited);
   }
 };
 
@@ -123,6 +160,7 @@ ThreadPool::ThreadPool(int n_threads, std::chrono::microseconds spin)
   const int n_processors = available_processors();
   state_->n_threads = n_threads < 1 ? n_processors : n_threads;
   if (state_->n_threads <= n_processors) state_->spin = spin;
+  state_->caller_patience = Patience(state_->spin);
   state_->slots = std::vector<Slot>(static_cast<size_t>(state_->n_threads - 1));
   for (int i = 1; i < state_->n_threads; ++i) {
     state_->workers.emplace_back([state = state_.get(), i] { state->work(i); });
