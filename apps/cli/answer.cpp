@@ -97,7 +97,7 @@ Result<int> answer(Model model, const Tokenizer& tokenizer, const std::string& p
     case Mode::kDumpLogprobs:
       return dump_logprobs(session, tokenizer, tokens, options);
     case Mode::kDumpLogits:
-      return dump_logits(session, tokens, options);
+      return dump_logits(session, tokenizer, tokens, options);
     default:
       return print_answer(session, tokenizer, tokens, options, trace);
   }
