@@ -107,7 +107,9 @@ Result<int> answer(Model model, const Tokenizer& tokenizer, const std::string& p
   if (options.mode == Mode::kDumpLogprobs) {
     return dump_logprobs(session, tokenizer, tokens, options);
   }
-  if (options.mode == Mode::kDumpLogits) return dump_logits(session, tokens, options);
+  if (options.mode == Mode::kDumpLogits) {
+    return dump_logits(session, tokenizer, tokens, options);
+  }
   DS4_TRY(const int code,
           print_answer(session, tokenizer, tokens, options, trace, engine->op_trace()));
   if (engine->op_trace() != nullptr) print_profile(*engine->op_trace());

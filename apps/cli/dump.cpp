@@ -78,12 +78,17 @@ Result<int> dump_logprobs(Session& session, const Tokenizer& tokenizer,
   return interrupted() ? kExitInterrupted : 0;
 }
 
-Result<int> dump_logits(Session& session, std::span<const Token> prompt, const Options& options) {
+Result<int> dump_logits(Session& session, const Tokenizer& tokenizer, std::span<const Token> prompt,
+                        const Options& options) {
   DS4_TRY(FileWriter file, FileWriter::create(options.dump_logits, /*overwrite=*/true));
-  DS4_TRY(const SyncStats stats, session.sync(prompt));
+  Sampler unused({.temperature = 0}, tokenizer.size());
+  DS4_TRY(const TurnReport report,
+          run_turn(session, tokenizer, unused, {.prompt = prompt, .max_tokens = 0},
+                   {.screen = options.screen}));
+  if (report.ended == Ended::kInterruptedPrompt) return kExitInterrupted;
   std::string text =
       fmt::format("{{\"source\":\"ds4\",\"prompt_tokens\":{},\"ctx\":{},\"logits\":[",
-                  stats.evaluated_tokens, session.ctx_tokens());
+                  report.prompt_tokens, session.ctx_tokens());
   const char* separator = "";
   for (const float logit : session.logits()) {
     text += separator;

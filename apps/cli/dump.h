@@ -17,8 +17,10 @@ namespace ds4::cli {
 Result<int> dump_logprobs(Session& session, const Tokenizer& tokenizer,
                           std::span<const Token> prompt, const Options& options);
 
-// Writes all logits after `prompt` to options.dump_logits as JSON. Errors as above.
-Result<int> dump_logits(Session& session, std::span<const Token> prompt, const Options& options);
+// Writes all logits after `prompt` to options.dump_logits as JSON. Errors as above; interrupted, it
+// writes nothing.
+Result<int> dump_logits(Session& session, const Tokenizer& tokenizer, std::span<const Token> prompt,
+                        const Options& options);
 
 // Scores options.perplexity_file, raw text after BOS, and prints one line. The first
 // kContextTokens tokens are context only.

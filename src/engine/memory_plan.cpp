@@ -52,7 +52,7 @@ std::string MemoryPlan::summary() const {
   std::string text = format_byte_size(total()) + ": weights " + format_byte_size(weights);
   text += fmt::format(", KV cache {} at {} tokens", format_byte_size(kv_cache), ctx_tokens);
   if (n_sessions > 1) text += fmt::format(" x {} sessions", n_sessions);
-  if (snapshots > 0) text += ", snapshots " + format_byte_size(snapshots);
+  if (snapshots > 0) text += ", snapshots up to " + format_byte_size(snapshots);
   const auto add = [&](const char* name, int64_t bytes) {
     text += fmt::format(", {} {}", name, format_byte_size(bytes));
   };

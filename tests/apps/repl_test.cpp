@@ -1,76 +1,12 @@
-// The conversation of ds4 at a pseudo-terminal, with Nano. Every wait is for something on the
-// screen; nothing is timed.
-#include <gtest/gtest.h>
+// The conversation of ds4: turns, commands, Ctrl-C, what goes where.
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <csignal>
 
-#include "tests/base/temp_folder.h"
-#include "tests/support/pty.h"
+#include "tests/apps/repl_fixture.h"
 
 namespace ds4::test {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kPrompt = "ds4> ";
-constexpr const char* kCtrlC = "\x03";
-constexpr const char* kCtrlD = "\x04";
-
-std::string nano() { return std::string(DS4_BINARY_DIR) + "/nano/nano-q8_0.gguf"; }
-
-bool mentions(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::string read_file(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-// Greedy, no system text, no thinking: short answers, the same everywhere. A home of its own.
-class Repl : public testing::Test {
- protected:
-  const std::string& home() const { return folder_.path(); }
-
-  std::unique_ptr<PtyProcess> start(std::vector<std::string> more = {}, PtyOptions options = {},
-                                    const std::string& mode = "--nothink") const {
-    std::vector<std::string> command = {DS4_PROGRAM, "-m", nano(), "--temp", "0", "-sys", "", mode};
-    command.insert(command.end(), more.begin(), more.end());
-    options.environment.insert({"HOME", home()});
-    options.environment.insert({"TERM", "xterm"});
-    options.environment.insert({"LC_ALL", "C.UTF-8"});
-    return std::make_unique<PtyProcess>(command, options);
-  }
-
-  // Types a line and returns what appears until the next prompt.
-  static std::string say(PtyProcess& ds4, const std::string& line) {
-    ds4.type(line + "\n");
-    EXPECT_TRUE(ds4.wait_for(kPrompt)) << "after '" << line << "':\n" << ds4.screen();
-    return ds4.between();
-  }
-
-  static void leave(PtyProcess& ds4) {
-    ds4.type("/quit\n");
-    EXPECT_EQ(ds4.wait(), 0) << ds4.screen();
-  }
-
- private:
-  TempFolder folder_;
-};
-
-// The number before `word` in the status line of a turn.
-int64_t number_before(const std::string& text, const std::string& word) {
-  const size_t end = text.find(word);
-  if (end == std::string::npos) return -1;
-  size_t begin = end;
-  while (begin > 0 && std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
-  return begin == end ? -1 : std::stoll(text.substr(begin, end - begin));
-}
 
 TEST_F(Repl, AnswersAndReadsOnlyWhatIsNewInTheNextTurn) {
   const auto ds4 = start();
@@ -297,112 +233,6 @@ TEST_F(Repl, CtrlDAndATerminalThatGoesAwayLeave) {
   ASSERT_TRUE(other->wait_for(kPrompt));
   other->signal(SIGTERM);
   EXPECT_EQ(other->wait(), 130) << other->screen();
-}
-
-// Wrapped lines, no escape sequences, other locales: the line is understood in all of them.
-TEST_F(Repl, NarrowAndDumbTerminalsAndOldLocalesWork) {
-  PtyOptions narrow;
-  narrow.columns = 20;
-  PtyOptions dumb;
-  dumb.environment = {{"TERM", "dumb"}};
-  PtyOptions unknown;
-  unknown.environment = {{"TERM", "no-such-terminal"}};
-  PtyOptions old_locale;
-  old_locale.environment = {{"LC_ALL", "C"}};
-  PtyOptions missing_locale;
-  missing_locale.environment = {{"LC_ALL", "xx_YY.ISO-8859-1"}};
-  for (const PtyOptions& options : {narrow, dumb, unknown, old_locale, missing_locale}) {
-    const auto ds4 = start({}, options);
-    ASSERT_TRUE(ds4->wait_for(kPrompt)) << ds4->screen();
-    EXPECT_TRUE(mentions(say(*ds4, "What is the capital of Japan?"), "Tokyo")) << ds4->screen();
-    leave(*ds4);
-  }
-}
-
-TEST_F(Repl, ADumbTerminalGetsNoEscapeSequences) {
-  PtyOptions options;
-  options.environment = {{"TERM", "dumb"}};
-  const auto ds4 = start({}, options, "--think");
-  ASSERT_TRUE(ds4->wait_for(kPrompt));
-  EXPECT_TRUE(mentions(say(*ds4, "What is the capital of Japan?"), "Tokyo"));
-  leave(*ds4);
-  EXPECT_FALSE(mentions(ds4->screen(), "\x1b")) << ds4->screen();
-}
-
-TEST_F(Repl, CharactersBeyondAsciiArriveInAnyLocale) {
-  for (const char* locale : {"C", "C.UTF-8"}) {
-    const fs::path trace = fs::path(home()) / "trace";
-    PtyOptions options;
-    options.environment = {{"LC_ALL", locale}};
-    const auto ds4 = start({"--trace", trace.string(), "-n", "1"}, options);
-    ASSERT_TRUE(ds4->wait_for(kPrompt));
-    say(*ds4, "/system Größe 😀 漢字");
-    leave(*ds4);
-    EXPECT_TRUE(mentions(read_file(trace), "\"line\":\"/system Größe 😀 漢字\"")) << locale;
-  }
-}
-
-TEST_F(Repl, AWindowThatChangesItsSizeKeepsTheLine) {
-  const auto ds4 = start();
-  ASSERT_TRUE(ds4->wait_for(kPrompt));
-  ds4->type("What does a ");
-  ASSERT_TRUE(ds4->wait_for("What does a "));
-  ds4->resize(30, 10);
-  EXPECT_TRUE(mentions(say(*ds4, "cow say?"), "moo")) << ds4->screen();
-  leave(*ds4);
-}
-
-TEST_F(Repl, LinesGoOnAfterABackslashAndPastesAreOneMessage) {
-  const fs::path trace = fs::path(home()) / "trace";
-  const auto ds4 = start({"-n", "1", "--trace", trace.string()});
-  ASSERT_TRUE(ds4->wait_for(kPrompt));
-  ds4->type("/system one\\\n");
-  ASSERT_TRUE(ds4->wait_for("...> "));
-  EXPECT_TRUE(mentions(say(*ds4, "two"), "new system text"));
-  ds4->type("/system \x1b[200~red\rgreen\nblue\x1b[201~");
-  ASSERT_TRUE(ds4->wait_for("blue"));
-  EXPECT_TRUE(mentions(say(*ds4, "."), "new system text"));
-  leave(*ds4);
-  const std::string events = read_file(trace);
-  EXPECT_TRUE(mentions(events, R"("line":"/system one\ntwo")")) << events;
-  EXPECT_TRUE(mentions(events, R"("line":"/system red\ngreen\nblue.")")) << events;
-}
-
-TEST_F(Repl, HistoryIsPrivateBoundedAndComesBack) {
-  const fs::path file = fs::path(home()) / ".ds4_history";
-  {
-    std::ofstream old(file);
-    for (int i = 0; i < 1500; ++i) old << "old " << i << "\n";
-  }
-  const auto first = start();
-  ASSERT_TRUE(first->wait_for(kPrompt));
-  say(*first, "/system back\\\nslash");
-  leave(*first);
-  struct stat info = {};
-  ASSERT_EQ(::stat(file.c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0600u);
-  const std::string text = read_file(file);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1000);
-  EXPECT_TRUE(text.ends_with("/system back\\nslash\n/quit\n")) << text.substr(text.size() - 60);
-
-  const auto second = start();
-  ASSERT_TRUE(second->wait_for(kPrompt));
-  second->type("\x1b[A\x1b[A");  // two lines up: past /quit
-  ASSERT_TRUE(second->wait_for("slash")) << second->screen();
-  second->type("\n");
-  EXPECT_TRUE(second->wait_for("new system text")) << second->screen();
-  leave(*second);
-}
-
-TEST_F(Repl, AHomeThatCannotBeWrittenIsNoError) {
-  for (const char* path : {"/proc", "/no/such/folder", "/dev/null"}) {
-    PtyOptions options;
-    options.environment = {{"HOME", path}};
-    const auto ds4 = start({}, options);
-    ASSERT_TRUE(ds4->wait_for(kPrompt)) << path;
-    EXPECT_TRUE(mentions(say(*ds4, "/reset"), "a new conversation begins")) << path;
-    leave(*ds4);
-  }
 }
 
 // Names a person typed and files they named come back on the screen without steering it.
