@@ -212,12 +212,14 @@ void Repl::print_status() const {
       "mode     {}\n"
       "system   {}\n"
       "context  {} of {} tokens used, KV cache {:.1f} MiB, workspace {:.1f} MiB\n"
+      "back     {} snapshots, {:.1f} MiB\n"
       "turns    {}\n",
       engine.model().general_name(), engine.device().description(), mode_name(dialogue_.thinking()),
       dialogue_.system().empty() ? "(none)" : dialogue_.system(), session.tokens().size(),
       session.ctx_tokens(),
       mib(Session::bytes_needed(engine, {.ctx_tokens = session.ctx_tokens()})),
-      mib(engine.workspace_bytes()), dialogue_.n_turns());
+      mib(engine.workspace_bytes()), engine.snapshots().use().n_snapshots,
+      mib(engine.snapshots().use().bytes), dialogue_.n_turns());
   if (last_) {
     text += fmt::format(
         "last     prompt {} tokens read, {} reused, {:.1f} t/s; answer {} tokens, {:.1f} t/s\n",
