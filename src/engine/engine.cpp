@@ -6,11 +6,11 @@ namespace ds4 {
 
 Result<std::unique_ptr<Engine>> Engine::create(Model model, const EngineOptions& options) {
   auto engine = std::make_unique<Engine>(Private{}, std::move(model), options);
-  DS4_TRY(engine->backend_,
-          make_backend(options.backend,
-                       {.n_threads = options.n_threads,
-                        .integer_activations = options.precision != Precision::hf32(),
-                        .trace = options.profile_ops}));
+  DS4_TRY(
+      engine->backend_,
+      make_backend(options.backend, {.n_threads = options.n_threads,
+                                     .integer_activations = options.precision != Precision::hf32(),
+                                     .trace = options.profile_ops}));
   DS4_TRY(Forward forward,
           Forward::create(*engine->backend_.device, *engine->backend_.ops, engine->model_.config(),
                           engine->model_.weights(),
