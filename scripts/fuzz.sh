@@ -34,6 +34,7 @@ if ! [[ $seconds =~ ^[1-9][0-9]*$ ]]; then echo "fuzz: --seconds: a whole number
 if [ ${#targets[@]} = 0 ]; then targets=("${all[@]}"); fi
 
 out=build/fuzz
+mkdir -p build
 make --no-print-directory configure PRESET=fuzz > "$out-configure.log" 2>&1 || { cat "$out-configure.log" >&2; exit 1; }
 cmake --build "$out" -j "$(nproc)" --target "${targets[@]/%/_fuzz}" > "$out/build.log" || { cat "$out/build.log" >&2; exit 1; }
 mkdir -p "$out/findings" "$out/logs"
