@@ -15,10 +15,18 @@ keep_going=1
 # Half an hour for each parser of untrusted bytes.
 fuzz() { scripts/fuzz.sh --seconds 1800 "$1"; }
 
+# Half an hour of random sessions, each compared with a cold run after every operation.
+sessions() {
+  make --no-print-directory configure
+  cmake --build build/release -j "$(nproc)" --target session_soak
+  build/release/bin/session_soak 1800
+}
+
 # A new step: its name here, and what it runs in `run`.
-steps=(fuzz-gguf fuzz-safetensors fuzz-tokenizer fuzz-chat)
+steps=(sessions fuzz-gguf fuzz-safetensors fuzz-tokenizer fuzz-chat)
 run() {
   case $1 in
+    sessions) sessions ;;
     fuzz-*) fuzz "${1#fuzz-}" ;;
     *) echo "soak: expected steps of ${steps[*]}, found $1" >&2; return 2 ;;
   esac

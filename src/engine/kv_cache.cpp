@@ -206,7 +206,7 @@ Result<void> KvCache::prepare_series(Series& series, int64_t first, int64_t last
       }
       series.table[p] = series.pages[p].data();
     }
-    series.pages[p].set_written(end);
+    series.pages[p].set_rows(end);
   }
   return {};
 }
@@ -252,8 +252,11 @@ Result<KvPoint> KvCache::capture() const {
     next += n;
   });
   for (const Series& series : series_) {
-    const auto n_pages = static_cast<std::ptrdiff_t>(pages_for(length_, series.ratio));
-    point.pages.insert(point.pages.end(), series.pages.begin(), series.pages.begin() + n_pages);
+    const int64_t n_rows = length_ / series.ratio;
+    for (int64_t p = 0; p < pages_for(length_, series.ratio); ++p) {
+      PageRef& page = point.pages.emplace_back(series.pages[static_cast<size_t>(p)]);
+      page.set_rows(std::min(kPageRows, n_rows - p * kPageRows));
+    }
   }
   return point;
 }

@@ -6,13 +6,54 @@
 
 namespace ds4 {
 
-void PageRef::retain() {
-  if (page_ != nullptr) ++page_->n_owners;
+// Owners are found through each other, so the ring's links change on const neighbours too.
+void PageRef::join(const PageRef& other) {
+  page_ = other.page_;
+  n_rows_ = other.n_rows_;
+  if (page_ == nullptr) return;
+  PageRef& before = const_cast<PageRef&>(other);
+  PageRef& after = const_cast<PageRef&>(*other.next_);
+  previous_ = &before;
+  next_ = &after;
+  before.next_ = this;
+  after.previous_ = this;
 }
 
-void PageRef::release() {
-  if (page_ == nullptr || --page_->n_owners > 0) return;
-  page_->pool->free_.push_back(page_);  // reserve() made room for every page
+void PageRef::leave() {
+  if (page_ == nullptr) return;
+  if (next_ == this) {
+    page_->owned = false;
+    page_->pool->free_.push_back(page_);  // reserve() made room for every page
+  } else {
+    const_cast<PageRef*>(previous_)->next_ = next_;
+    const_cast<PageRef*>(next_)->previous_ = previous_;
+  }
+  page_ = nullptr;
+  next_ = previous_ = this;
+}
+
+PageRef& PageRef::operator=(const PageRef& other) {
+  if (this != &other) {
+    leave();
+    join(other);
+  }
+  return *this;
+}
+
+PageRef& PageRef::operator=(PageRef&& other) noexcept {
+  if (this != &other) {
+    leave();
+    join(other);
+    other.leave();
+  }
+  return *this;
+}
+
+bool PageRef::writable(int64_t row) const {
+  for (const PageRef* other = next_; other != this; other = other->next_) {
+    if (other->n_rows_ > row) return false;
+  }
+  return true;
 }
 
 Result<void> PagePool::reserve(int64_t n) {
@@ -43,8 +84,8 @@ void PagePool::unreserve(int64_t n) {
   n_reserved_ -= n;
   for (size_t i = slabs_.size(); i-- > 0;) {
     const int64_t size = static_cast<int64_t>(slabs_[i]->pages.size());
-    const bool is_free = std::ranges::all_of(
-        slabs_[i]->pages, [](const PageRef::Page& page) { return page.n_owners == 0; });
+    const bool is_free = std::ranges::all_of(slabs_[i]->pages,
+                                             [](const PageRef::Page& page) { return !page.owned; });
     if (is_free && n_pages_ - size >= n_reserved_) drop_slab(i);
   }
 }
@@ -62,8 +103,6 @@ PageRef PagePool::take() {
   if (free_.empty()) return {};
   PageRef::Page* page = free_.back();
   free_.pop_back();
-  page->n_owners = 1;
-  page->written = 0;
   return PageRef(page);
 }
 

@@ -1,11 +1,14 @@
 #pragma once
 // Pages of one size on one device, with counted owners: what sessions, forks and snapshots share.
 //
-// A page fills from its front and a row, once written, never changes, so two owners may look at
-// different lengths of one page. Only the next row needs care: it may be written in place as long
-// as nobody else wrote it before (`writable`), otherwise the writer takes a copy.
+// A page fills from its front, and every owner says how many of its rows it looks at. A row that no
+// other owner looks at may be written in place (`writable`); otherwise the writer takes a copy. So
+// a session goes on in a page it shares with its own snapshots, the first of two forks as well, and
+// only the second one copies.
 //
-//   page      rows 0 .. written-1 are somebody's; each owner knows how many of them are its own
+//   page      rows 0 .. 255; owner A sees 10 of them, owner B 25: A may write neither row 10 nor
+//   any
+//             other one, B may write row 25
 //   slab      pages allocated together; given back when all are free and nobody reserved them
 //
 // Memory comes in reserve() and goes in unreserve(); take() and dropping a reference move pages
@@ -22,40 +25,44 @@ namespace ds4 {
 
 class PagePool;
 
-// One owner's hold on a page; empty by default. The pool must outlive it.
+// One owner's hold on a page, and how much of it this owner sees; empty by default. The owners of a
+// page know each other as a ring. The pool must outlive them.
 class PageRef {
  public:
   PageRef() = default;
-  PageRef(const PageRef& other) : page_(other.page_) { retain(); }
-  PageRef(PageRef&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
-  PageRef& operator=(PageRef other) noexcept {
-    std::swap(page_, other.page_);
-    return *this;
+  PageRef(const PageRef& other) { join(other); }
+  PageRef(PageRef&& other) noexcept {
+    join(other);
+    other.leave();
   }
-  ~PageRef() { release(); }
+  PageRef& operator=(const PageRef& other);
+  PageRef& operator=(PageRef&& other) noexcept;
+  ~PageRef() { leave(); }
 
   bool empty() const { return page_ == nullptr; }
   std::byte* data() const { return page_->data; }
 
-  // True when row `row` can be written in place.
-  bool writable(int64_t row) const { return page_->n_owners == 1 || row >= page_->written; }
-  // Rows before `end` are now somebody's. A sole owner that writes an earlier row again takes back
-  // what came after it.
-  void set_written(int64_t end) { page_->written = end; }
+  // True when no other owner sees row `row` or a later one.
+  bool writable(int64_t row) const;
+  // This owner sees rows 0 .. n - 1 from now on.
+  void set_rows(int64_t n) { n_rows_ = n; }
 
  private:
   friend class PagePool;
   struct Page {
     PagePool* pool = nullptr;
     std::byte* data = nullptr;
-    int64_t n_owners = 0;
-    int64_t written = 0;  // rows
+    bool owned = false;
   };
-  explicit PageRef(Page* page) : page_(page) {}
-  void retain();
-  void release();
+  explicit PageRef(Page* page) : page_(page) { page->owned = true; }
+  void join(const PageRef& other);
+  void leave();
 
   Page* page_ = nullptr;
+  int64_t n_rows_ = 0;
+  // Neighbours in the ring of the page's owners; itself when it is alone.
+  const PageRef* next_ = this;
+  const PageRef* previous_ = this;
 };
 
 class PagePool {

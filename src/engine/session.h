@@ -54,7 +54,9 @@ class Session {
   Result<void> decode(Token token);
 
   // The present state, to restore later in this or another session of the engine, with a context
-  // that is large enough. Errors of restore: kContextFull; the session is then unchanged.
+  // that is large enough. A snapshot that the caller holds keeps its pages from everybody, so steps
+  // of sessions that have left it can fail with kOutOfMemory until it is dropped; the engine's own
+  // ones give way. Errors of restore: kContextFull; the session is then unchanged.
   Result<Snapshot> snapshot() const;
   Result<void> restore(const Snapshot& snapshot);
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <random>
+#include <vector>
 
 #include "tests/support/runner.h"
 
@@ -57,23 +59,60 @@ TEST(PagePool, HandsOutEveryPageOnceAndTakesItBack) {
   EXPECT_EQ(pool.n_free(), 1);
 }
 
-// Rows are append-only: an owner that wrote none beyond its own may go on in place, one that finds
-// the next row taken has to copy, a sole owner may do as it likes.
-TEST(PagePool, TheNextRowIsWritableForTheFirstWhoWantsIt) {
+// Whoever looks at a row keeps it as it is: an owner may write where nobody else looks.
+TEST(PagePool, ARowThatNobodyElseSeesIsWritable) {
   CountingDevice device;
   PagePool pool(device, 128);
   must(pool.reserve(1));
   PageRef session = pool.take();
-  session.set_written(10);
+  session.set_rows(10);
   EXPECT_TRUE(session.writable(3));
-  PageRef snapshot = session;
-  EXPECT_TRUE(session.writable(10));
-  session.set_written(11);
-  EXPECT_FALSE(snapshot.writable(10));  // a session restored from the snapshot comes second
-  EXPECT_TRUE(session.writable(11));
+  PageRef snapshot = session, fork = snapshot;
   EXPECT_FALSE(session.writable(9));
+  EXPECT_TRUE(session.writable(10));
+  session.set_rows(11);
+  EXPECT_FALSE(fork.writable(10));  // the fork comes second
+  EXPECT_TRUE(session.writable(11));
+  session.set_rows(10);  // went back to the snapshot: its own row 10 is nobody's now
+  EXPECT_TRUE(session.writable(10));
+  EXPECT_TRUE(fork.writable(10));
   snapshot = {};
+  fork = {};
   EXPECT_TRUE(session.writable(0));
+}
+
+// Copies, moves and ends in any order leave one ring of exactly the living owners.
+TEST(PagePool, OwnersComeAndGoInAnyOrder) {
+  CountingDevice device;
+  PagePool pool(device, 128);
+  must(pool.reserve(2));
+  std::mt19937 random(7);
+  std::vector<PageRef> owners;
+  owners.push_back(pool.take());
+  for (int i = 0; i < 2000; ++i) {
+    if (owners.empty()) owners.push_back(pool.take());
+    const size_t at = random() % owners.size();
+    switch (random() % 4) {
+      case 0:
+        owners.push_back(owners[at]);  // the vector moves them all now and then
+        owners.back().set_rows(static_cast<int64_t>(random() % 50));
+        break;
+      case 1:
+        owners.erase(owners.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 2:
+        owners[at] = PageRef(owners[random() % owners.size()]);
+        break;
+      default:
+        owners[at] = owners[random() % owners.size()];
+    }
+    EXPECT_EQ(pool.n_free(), owners.empty() ? 2 : 1);
+    if (owners.size() < 2) continue;
+    owners[0].set_rows(60);  // all the others see that one
+    for (size_t k = 1; k < owners.size(); ++k) EXPECT_FALSE(owners[k].writable(59));
+    EXPECT_TRUE(owners[0].writable(59));
+    owners[0].set_rows(0);
+  }
 }
 
 TEST(PagePool, ReservationsAddUpAndFreeSlabsGoBack) {
