@@ -43,26 +43,12 @@ void print_timing(const TurnReport& r) {
                           rate(r.answer_tokens, r.answer_seconds), describe(r.ended)));
 }
 
-void print_profile(const TraceOps& profile) {
-  print_error("prefill, time of each operation:\n" +
-              profile_table(profile.profile(TraceOps::Phase::kPrefill)));
-  print_error("decode, time of each operation:\n" +
-              profile_table(profile.profile(TraceOps::Phase::kDecode)));
-}
-
-Result<int> print_answer(Session& session, const Tokenizer& tokenizer,
-                         std::span<const Token> prompt, const Options& options, Trace& trace,
-                         TraceOps* profile) {
+Result<int> print_answer(const Engine& engine, Session& session, const Tokenizer& tokenizer,
+                         std::span<const Token> prompt, const Options& options, Trace& trace) {
   Sampler sampler(options.sampler, tokenizer.size());
   AnswerPrinter printer(options.screen, options.hide_thinking);
-  TurnHooks hooks{.screen = options.screen, .printer = &printer};
+  TurnHooks hooks{.screen = options.screen, .printer = &printer, .ops = engine.op_trace()};
   trace.attach(hooks, tokenizer);
-  if (profile != nullptr) {
-    hooks.on_prompt = [profile, traced = hooks.on_prompt](const TurnReport& report) {
-      profile->set_phase(TraceOps::Phase::kDecode);
-      if (traced) traced(report);
-    };
-  }
   // Raw text has no turns: it is all content.
   const ThinkingMode mode = options.raw_prompt ? ThinkingMode::kChat : options.thinking.mode;
   DS4_TRY(const TurnReport report,
@@ -70,6 +56,7 @@ Result<int> print_answer(Session& session, const Tokenizer& tokenizer,
                    {.prompt = prompt, .mode = mode, .max_tokens = options.max_tokens}, hooks));
   trace.turn(report);
   print_timing(report);
+  print_profile(engine);
   return interrupted() ? kExitInterrupted : 0;
 }
 
@@ -96,6 +83,15 @@ Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& options,
   return engine;
 }
 
+void print_profile(const Engine& engine) {
+  const TraceOps* ops = engine.op_trace();
+  if (ops == nullptr) return;
+  print_error("prefill, time of each operation:\n" +
+              profile_table(ops->profile(TraceOps::Phase::kPrefill)));
+  print_error("decode, time of each operation:\n" +
+              profile_table(ops->profile(TraceOps::Phase::kDecode)));
+}
+
 Result<int> answer(Model model, const Tokenizer& tokenizer, const std::string& prompt,
                    const Options& options, Trace& trace) {
   DS4_TRY(const std::vector<Token> tokens, prompt_tokens(model, tokenizer, prompt, options));
@@ -110,10 +106,7 @@ Result<int> answer(Model model, const Tokenizer& tokenizer, const std::string& p
   if (options.mode == Mode::kDumpLogits) {
     return dump_logits(session, tokenizer, tokens, options);
   }
-  DS4_TRY(const int code,
-          print_answer(session, tokenizer, tokens, options, trace, engine->op_trace()));
-  if (engine->op_trace() != nullptr) print_profile(*engine->op_trace());
-  return code;
+  return print_answer(*engine, session, tokenizer, tokens, options, trace);
 }
 
 }  // namespace ds4::cli

@@ -21,6 +21,9 @@ namespace ds4::cli {
 Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& options,
                                             SnapshotOptions snapshots = {.bytes_max = 0});
 
+// The time of each operation so far, on standard error, when --profile-ops asked for it.
+void print_profile(const Engine& engine);
+
 // The effort profile of a checkpoint. Errors: those of select_effort_profile.
 Result<EffortProfile> effort_profile_of(const Model& model, const Options& options);
 

@@ -51,6 +51,10 @@ std::string step_json(const Tokenizer& tokenizer, int64_t step, Token selected,
 
 }  // namespace
 
+int64_t score_chunk_tokens(const Options& options) {
+  return std::min<int64_t>(options.prefill_chunk_tokens, 512);
+}
+
 Result<int> dump_logprobs(Session& session, const Tokenizer& tokenizer,
                           std::span<const Token> prompt, const Options& options) {
   DS4_TRY(FileWriter file, FileWriter::create(options.dump_logprobs, /*overwrite=*/true));
@@ -113,12 +117,11 @@ Result<int> print_perplexity(Model model, const Tokenizer& tokenizer, const Opti
   }
   DS4_TRY_VOID(check_memory_plan(model, options, 0));
   DS4_TRY(const auto scorer,
-          Scorer::create(std::move(model),
-                         {.backend = options.backend,
-                          .n_threads = options.n_threads,
-                          .precision = options.precision,
-                          .ctx_tokens = options.ctx_tokens,
-                          .chunk_tokens = std::min<int64_t>(options.prefill_chunk_tokens, 512)}));
+          Scorer::create(std::move(model), {.backend = options.backend,
+                                            .n_threads = options.n_threads,
+                                            .precision = options.precision,
+                                            .ctx_tokens = options.ctx_tokens,
+                                            .chunk_tokens = score_chunk_tokens(options)}));
   enter_phase(Phase::kWorking);
   PrefillProgress progress(options.screen, "scoring");
   const auto scored = scorer->score(tokens, [&](int64_t done, int64_t total) {

@@ -27,6 +27,9 @@ Result<int> dump_logits(Session& session, const Tokenizer& tokenizer, std::span<
 inline constexpr int64_t kContextTokens = 32;
 Result<int> print_perplexity(Model model, const Tokenizer& tokenizer, const Options& options);
 
+// Rows of a step of scoring, each of which takes logits: for the memory plan.
+int64_t score_chunk_tokens(const Options& options);
+
 // One line a token: id and piece.
 void dump_tokens(const Tokenizer& tokenizer, const std::string& prompt);
 

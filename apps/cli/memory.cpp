@@ -6,6 +6,7 @@
 
 #include "base/byte_size.h"
 #include "base/system_memory.h"
+#include "dump.h"
 #include "engine/memory_plan.h"
 #include "engine/snapshot.h"
 #include "terminal.h"
@@ -19,7 +20,7 @@ MemoryPlanInput plan_input(const Model& model, const Options& options, int64_t s
           .backend_options = {.n_threads = options.n_threads,
                               .integer_activations = options.precision != Precision::hf32()},
           .prefill_chunk_tokens = options.prefill_chunk_tokens,
-          .max_sessions = options.mode == Mode::kPerplexity ? options.prefill_chunk_tokens : 1,
+          .max_sessions = options.mode == Mode::kPerplexity ? score_chunk_tokens(options) : 1,
           .n_sessions = 1,
           .ctx_tokens = options.ctx_tokens,
           .snapshot_bytes = snapshot_bytes};

@@ -40,6 +40,7 @@ class Repl {
         history_(options.history_file) {}
 
   Result<int> run();
+  const Engine& engine() const { return dialogue_.engine(); }
 
  private:
   // Nothing: go on. A number: end with it.
@@ -138,7 +139,8 @@ Result<Repl::Next> Repl::command(const std::string& line) {
 
 Result<Repl::Next> Repl::send(const std::string& text) {
   AnswerPrinter printer(options_.screen, options_.hide_thinking);
-  TurnHooks hooks{.screen = options_.screen, .printer = &printer};
+  TurnHooks hooks{
+      .screen = options_.screen, .printer = &printer, .ops = dialogue_.engine().op_trace()};
   trace_.attach(hooks, tokenizer_);
   const auto report = dialogue_.say(text, hooks, trace_);
   if (report) {
@@ -236,7 +238,10 @@ Result<int> run_repl(Model model, const Tokenizer& tokenizer, const Options& opt
                      Trace& trace) {
   DS4_TRY(Dialogue dialogue, Dialogue::create(std::move(model), tokenizer, options));
   trace.model(dialogue.engine(), options);
-  return Repl(std::move(dialogue), tokenizer, options, trace).run();
+  Repl repl(std::move(dialogue), tokenizer, options, trace);
+  DS4_TRY(const int code, repl.run());
+  print_profile(repl.engine());
+  return code;
 }
 
 }  // namespace ds4::cli

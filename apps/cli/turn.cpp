@@ -72,11 +72,13 @@ Result<void> answer(Session& session, const Tokenizer& tokenizer, Sampler& sampl
 Result<TurnReport> run_turn(Session& session, const Tokenizer& tokenizer, Sampler& sampler,
                             const TurnRequest& request, const TurnHooks& hooks) {
   TurnReport report;
+  if (hooks.ops != nullptr) hooks.ops->set_phase(TraceOps::Phase::kPrefill);
   DS4_TRY(const bool read, read_prompt(session, request.prompt, hooks, report));
   if (!read) {
     report.ended = Ended::kInterruptedPrompt;
     return report;
   }
+  if (hooks.ops != nullptr) hooks.ops->set_phase(TraceOps::Phase::kDecode);
   const Clock::time_point start = Clock::now();
   DS4_TRY_VOID(answer(session, tokenizer, sampler, request, hooks, report));
   report.answer_seconds = seconds_since(start);

@@ -47,6 +47,7 @@ struct TurnRequest {
 struct TurnHooks {
   Screen screen;                     // for the progress line
   AnswerPrinter* printer = nullptr;  // null: nothing is printed
+  TraceOps* ops = nullptr;           // told what is prefill and what decode
   // The prompt is read; logits are there.
   std::function<void(const TurnReport&)> on_prompt;
   // A token was chosen from these logits; also the one that ends the turn.

@@ -34,6 +34,37 @@ TEST_F(Repl, ThinkingIsDimAndApartFromTheAnswer) {
   leave(*ds4);
 }
 
+// The reasoning of a turn is dropped from the history of the next; what came before the answer is
+// still there, in a snapshot (none is made in the first 64 tokens).
+TEST_F(Repl, WhatCameBeforeDroppedReasoningIsNotReadAgain) {
+  const auto ds4 = start({"-n", "20"}, {}, "--think");
+  ASSERT_TRUE(ds4->wait_for(kPrompt));
+  std::string question;
+  for (int i = 0; i < 20; ++i) question += "A fox had a lantern. ";
+  const int64_t read = number_before(say(*ds4, question), " tokens read");
+  EXPECT_GT(read, 64);
+  const std::string next = say(*ds4, "What does a cow say?");
+  EXPECT_GE(number_before(next, " reused"), read - 2) << next;
+  leave(*ds4);
+}
+
+TEST_F(Repl, TheTimeOfEachOperationIsPrintedAtTheEnd) {
+  const auto ds4 = start({"--profile-ops"});
+  ASSERT_TRUE(ds4->wait_for(kPrompt));
+  say(*ds4, "What does a cow say?");
+  ds4->type("/quit\n");
+  EXPECT_EQ(ds4->wait(), 0);
+  const std::string screen = ds4->screen();
+  const size_t prefill = screen.find("prefill, time of each operation:");
+  const size_t decode = screen.find("decode, time of each operation:");
+  ASSERT_LT(prefill, decode) << screen;
+  ASSERT_NE(decode, std::string::npos) << screen;
+  for (const size_t from : {prefill, decode}) {
+    const size_t at = screen.find("attention", from);
+    EXPECT_TRUE(at != std::string::npos && (from == decode || at < decode)) << screen;
+  }
+}
+
 // Modes, status, system text and a new context, one after the other in one session.
 TEST_F(Repl, EveryCommandDoesWhatItsHelpSays) {
   const auto ds4 = start();
