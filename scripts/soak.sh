@@ -17,9 +17,9 @@ fuzz() { scripts/fuzz.sh --seconds 1800 "$1"; }
 
 # Half an hour of random sessions, each compared with a cold run after every operation.
 sessions() {
-  make --no-print-directory configure
-  cmake --build build/release -j "$(nproc)" --target session_soak
-  build/release/bin/session_soak 1800
+  make --no-print-directory configure &&
+    cmake --build build/release -j "$(nproc)" --target session_soak &&
+    build/release/bin/session_soak 1800
 }
 
 # A new step: its name here, and what it runs in `run`.
