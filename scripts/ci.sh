@@ -11,16 +11,16 @@ cd "$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 # shellcheck source=scripts/steps.sh
 . scripts/steps.sh
 
-# (A step's failure is looked at by its caller, so `set -e` is off in these functions: they chain.)
-# The test programs that carry a label, in the build of that preset: TARGET is LABEL_tests. Nano's files come from
-# the release build; converting them again, unoptimised or under a sanitizer, would take longer than the tests.
-labelled() {  # labelled PRESET LABEL
+# Configures and builds a preset with Nano's files from the release build: converting them again, unoptimised or under
+# a sanitizer, would take longer than the tests. (`set -e` is off in a step's functions, so they chain.)
+built() {  # built PRESET TARGET
   make --no-print-directory configure PRESET="$1" &&
     cmake "build/$1" -DDS4_NANO_FROM="$PWD/build/release/nano" &&
-    cmake --build "build/$1" -j "$(nproc)" --target "$2_tests" &&
-    ctest --preset "$1"
+    cmake --build "build/$1" -j "$(nproc)" --target "$2"
 }
-asan_suite() { make --no-print-directory build PRESET=asan && ctest --preset asan; }
+# The test programs that carry a label: TARGET is LABEL_tests.
+labelled() { built "$1" "$2_tests" && ctest --preset "$1"; }
+asan_suite() { built asan all && ctest --preset asan; }
 
 steps_begin ci
 if [ "${1:-}" != --after-test ]; then step test make --no-print-directory test; fi
