@@ -41,7 +41,8 @@ std::vector<std::string> ds4(std::vector<std::string> more) {
 }
 
 // The same below a shell that first runs `setup`.
-std::vector<std::string> ds4_after(const std::string& setup, std::vector<std::string> more) {
+[[maybe_unused]] std::vector<std::string> ds4_after(const std::string& setup,
+                                                    std::vector<std::string> more) {
   std::vector<std::string> command = {"/bin/sh", "-c", setup + R"( && exec "$0" "$@")"};
   for (std::string& word : ds4(std::move(more))) command.push_back(std::move(word));
   return command;
@@ -52,7 +53,7 @@ bool mentions(const std::string& text, const std::string& part) {
 }
 
 // First match of a size ("205.0 MiB") or number behind `before`.
-int64_t size_behind(const std::string& text, const std::string& before) {
+[[maybe_unused]] int64_t size_behind(const std::string& text, const std::string& before) {
   std::smatch match;
   const std::regex pattern(before + R"(([0-9.]+) (GiB|MiB|bytes))");
   EXPECT_TRUE(std::regex_search(text, match, pattern)) << before << " in " << text;
