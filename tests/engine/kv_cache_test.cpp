@@ -11,8 +11,8 @@ namespace {
 
 class KvPointTest : public WalkTest {};
 
-// At every length 0 .. 260 (on Nano the edges and every ninth): capture, restore into a cache with a
-// larger context, go on with five tokens; all must equal the run that was never interrupted.
+// At every length 0 .. 260 (on Nano the edges and every ninth): capture, restore into a cache with
+// a larger context, go on with five tokens; all must equal the run that was never interrupted.
 TEST_P(KvPointTest, RestoredAtEveryLengthContinuesLikeAnUninterruptedRun) {
   const int64_t n_max = kSanitized && !tiny() ? 140 : 260;
   Runner r = runner();
