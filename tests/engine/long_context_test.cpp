@@ -98,6 +98,9 @@ TEST_P(LongContext, TheLastPositionIsReachedAndChunksDoNotMatter) {
 // The oracle of the arithmetic at these positions: both backends agree in the profile without
 // roundings, and the position matters (the same tokens elsewhere give other logits).
 TEST(LongContextBackends, AgreeAtTheLastPositions) {
+#ifdef DS4_SANITIZED
+  GTEST_SKIP() << "arithmetic, and minutes under sanitizers; the test above takes the same paths";
+#endif
   TinyModel model(one_of_each());
   const std::vector<Token> tail = random_tokens(kTail, 300, 5);
   std::vector<float> logits[2], elsewhere;
@@ -121,8 +124,12 @@ TEST(LongContextBackends, AgreeAtTheLastPositions) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, LongContext,
-                         testing::Values(BackendKind::kReference, BackendKind::kCpu),
+#ifdef DS4_SANITIZED
+const auto kBackends = testing::Values(BackendKind::kCpu);
+#else
+const auto kBackends = testing::Values(BackendKind::kReference, BackendKind::kCpu);
+#endif
+INSTANTIATE_TEST_SUITE_P(Backends, LongContext, kBackends,
                          [](const auto& param) { return std::string(backend_name(param.param)); });
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 
 TEST(RandomSessions, AlwaysHoldWhatAColdRunHolds) {
 #ifdef DS4_SANITIZED
-  constexpr int kSteps = 40;
+  constexpr int kSteps = 20;
 #else
   constexpr int kSteps = 200;
 #endif

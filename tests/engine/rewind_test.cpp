@@ -98,7 +98,7 @@ TEST_P(RewindTest, ToEveryKindOfSnapshotThenAnotherSuffixEqualsAColdRun) {
 TEST_P(RewindTest, DivergenceInTheMiddleOfACompressionBlockEqualsAColdRun) {
   const int64_t n = tiny() && !kSanitized ? 1000 : 300;
   Session s = session();
-  for (int64_t k = 1; k < n; k += tiny() ? 37 : kSanitized ? 150 : 61) {
+  for (int64_t k = 1; k < n; k += kSanitized ? 133 : tiny() ? 37 : 61) {
     for (int64_t near : {k, k - k % 4, k - k % 128, k - k % 128 + 1, k - k % 128 + 3}) {
       if (near < 1 || (!tiny() && near != k)) continue;
       if (k % 3 != 1 && near != k) continue;  // the borders of a third of them
