@@ -91,6 +91,7 @@ TEST_P(WalkInvariants, ChunksFromAnyStartGiveTheSameBits) {
   const int64_t n = 300;
   std::vector<float> want, want_state;
   for (int64_t start : {0, 1, 2, 3, 5, 63, 126, 127, 130, 255, 257}) {
+    if (kSanitized && start % 127 != 0) continue;
     if (!tiny() && (start == 2 || start == 5 || start == 63 || start == 255)) continue;
     for (int64_t chunk : {129, 128, 61}) {
       if (chunk != 129 && !tiny()) break;
@@ -233,7 +234,7 @@ TEST_P(WalkInvariants, TokensReachOnlyTheRowsThatMayCoverThem) {
   };
   std::map<int, Rows> want = rows_of(prompt(n));
   for (int64_t q : {0, 5, 127, 128, 200, 255, 256, 260, 262}) {
-    if (!tiny() && q != 127 && q != 256 && q != 262) continue;
+    if ((kSanitized || !tiny()) && q != 127 && q != 256 && q != 262) continue;
     std::vector<Token> changed(prompt(n).begin(), prompt(n).end());
     changed[static_cast<size_t>(q)] = (changed[static_cast<size_t>(q)] + 1) % 290 + 3;
     std::map<int, Rows> got = rows_of(changed);
