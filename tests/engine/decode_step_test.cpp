@@ -190,17 +190,20 @@ TEST_P(DecodeStep, TheFirstFullChunkAllocatesNothing) {
   expect_nothing(seen);
 }
 
-INSTANTIATE_TEST_SUITE_P(, DecodeStep,
-                         testing::Values(Case{BackendKind::kCpu, "q8_0", 1},
-                                         Case{BackendKind::kCpu, "q8_0", 3},
-                                         Case{BackendKind::kCpu, "q2", 1},
-                                         Case{BackendKind::kCpu, "q2", 3},
-                                         Case{BackendKind::kReference, "q8_0", 3},
-                                         Case{BackendKind::kReference, "q2", 1}),
-                         [](const auto& param) {
-                           return fmt::format("{}_{}_{}_threads", backend_name(param.param.backend),
-                                              param.param.recipe, param.param.n_threads);
-                         });
+// A sanitizer has its own allocator and locks, so little is counted there: one backend will do.
+#ifdef DS4_SANITIZED
+const auto kCases = testing::Values(Case{BackendKind::kCpu, "q8_0", 3});
+#else
+const auto kCases = testing::Values(
+    Case{BackendKind::kCpu, "q8_0", 1}, Case{BackendKind::kCpu, "q8_0", 3},
+    Case{BackendKind::kCpu, "q2", 1}, Case{BackendKind::kCpu, "q2", 3},
+    Case{BackendKind::kReference, "q8_0", 3}, Case{BackendKind::kReference, "q2", 1});
+#endif
+
+INSTANTIATE_TEST_SUITE_P(, DecodeStep, kCases, [](const auto& param) {
+  return fmt::format("{}_{}_{}_threads", backend_name(param.param.backend), param.param.recipe,
+                     param.param.n_threads);
+});
 
 }  // namespace
 }  // namespace ds4::test
