@@ -56,7 +56,7 @@ test: ## set up, build and run the test suite
 ci: ## everything that is checked before a change lands: test, longer tests, fuzzers, sanitizers, format
 	@scripts/ci.sh
 
-soak: ## long runs, hours: half an hour for each fuzz target
+soak: ## long runs, hours: half an hour of random sessions and of each fuzz target
 	@scripts/soak.sh
 
 fuzz: ## run each fuzz target for 20 seconds

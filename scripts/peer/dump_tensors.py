@@ -38,7 +38,7 @@ def hashes(tensor):
     try:
         values = dequantize(tensor.data, tensor.tensor_type)
     except NotImplementedError as error:
-        return {"unread": str(error) or "not implemented"}
+        return {"unread": str(error) or "gguf-py has no decoder for this type"}
     values = np.ascontiguousarray(values, dtype="<f4")
     found = {"sha256": hashlib.sha256(values.tobytes()).hexdigest()}
     if np.any(values.view(np.uint32) == 0x80000000):

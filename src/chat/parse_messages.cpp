@@ -47,7 +47,8 @@ Result<bool> bool_member(const ordered_json& object, const char* name, std::stri
   return value->get<bool>();
 }
 
-// The text of one content part; `is_result`: other kinds of part become a visible placeholder.
+// The text of one content part. In a tool result (`is_result`) a part of another kind becomes a
+// text that says so, for the model to see.
 Result<std::string> part_text(const ordered_json& part, bool is_result, std::string_view where) {
   if (part.is_string()) return part.get<std::string>();
   if (!part.is_object()) {

@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(, InstructionSets, testing::Values(Host::kCpuFloat, Hos
 #if HWY_ARCH_X86
 TEST_P(InstructionSets, Avx2AndAvx512GiveTheSameBits) {
   const std::vector<Array> want = outs_on(HWY_AVX2);
-  if (want.empty()) GTEST_SKIP() << "no AVX2 here";
+  if (want.empty()) GTEST_SKIP() << "this processor has no AVX2, and so nothing to compare";
   for (int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX3_DL}}) {
     const std::vector<Array> got = outs_on(target);
     SCOPED_TRACE(hwy::TargetName(target));
