@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "base/byte_size.h"
 #include "commands.h"
 #include "dialogue.h"
 #include "ds4_version.h"
@@ -21,8 +22,6 @@ constexpr std::string_view kMoreRoom =
 double rate(int64_t n, double seconds) {
   return seconds > 0 ? static_cast<double>(n) / seconds : 0.0;
 }
-
-double mib(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
 
 const char* mode_name(const Thinking& thinking) {
   if (thinking.mode == ThinkingMode::kChat) return "no thinking";
@@ -213,15 +212,15 @@ void Repl::print_status() const {
       "model    {} on {}\n"
       "mode     {}\n"
       "system   {}\n"
-      "context  {} of {} tokens used, KV cache {:.1f} MiB, workspace {:.1f} MiB\n"
-      "back     {} snapshots, {:.1f} MiB\n"
+      "context  {} of {} tokens used, KV cache {}, workspace {}\n"
+      "back     {} snapshots, {}\n"
       "turns    {}\n",
       engine.model().general_name(), engine.device().description(), mode_name(dialogue_.thinking()),
       dialogue_.system().empty() ? "(none)" : dialogue_.system(), session.tokens().size(),
       session.ctx_tokens(),
-      mib(Session::bytes_needed(engine, {.ctx_tokens = session.ctx_tokens()})),
-      mib(engine.workspace_bytes()), engine.snapshots().use().n_snapshots,
-      mib(engine.snapshots().use().bytes), dialogue_.n_turns());
+      format_byte_size(Session::bytes_needed(engine, {.ctx_tokens = session.ctx_tokens()})),
+      format_byte_size(engine.workspace_bytes()), engine.snapshots().use().n_snapshots,
+      format_byte_size(engine.snapshots().use().bytes), dialogue_.n_turns());
   if (last_) {
     text += fmt::format(
         "last     prompt {} tokens read, {} reused, {:.1f} t/s; answer {} tokens, {:.1f} t/s\n",
