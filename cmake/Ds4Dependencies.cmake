@@ -86,6 +86,12 @@ ds4_dependency(tinfo HEADER histedit.h LIBRARY tinfo)
 ds4_dependency(md HEADER histedit.h LIBRARY md)
 ds4_dependency(bsd HEADER histedit.h LIBRARY bsd LINK ds4::md)
 ds4_dependency(libedit HEADER histedit.h LIBRARY edit LINK ds4::tinfo ds4::bsd)
+# Full-screen terminal programs: three archives on top of each other.
+ds4_dependency(ftxui_screen HEADER ftxui/screen/screen.hpp LIBRARY ftxui-screen)
+ds4_dependency(ftxui_dom HEADER ftxui/dom/elements.hpp LIBRARY ftxui-dom LINK ds4::ftxui_screen)
+ds4_dependency(
+  ftxui HEADER ftxui/component/component.hpp LIBRARY ftxui-component
+  LINK ds4::ftxui_dom Threads::Threads)
 
 if(DS4_TESTS)
   ds4_dependency(gtest HEADER gtest/gtest.h LIBRARY gtest LINK Threads::Threads)

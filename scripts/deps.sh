@@ -26,7 +26,7 @@ packages=(
 # Debian ships these as shared libraries only, or too old (Highway 1.0.3 in Debian 12 lacks VNNI), so they are
 # built static from the source packages of one suite: the same versions on Debian 12 and 13.
 source_suite=trixie
-sources=(fmtlib spdlog highway benchmark)
+sources=(fmtlib spdlog highway benchmark ftxui)
 
 source_flags() {  # the CMake options of one source package
   case $1 in
@@ -35,6 +35,7 @@ source_flags() {  # the CMake options of one source package
     highway)   echo "-DHWY_ENABLE_TESTS=OFF -DHWY_ENABLE_EXAMPLES=OFF -DHWY_ENABLE_CONTRIB=OFF -DBUILD_TESTING=OFF" ;;
     benchmark) echo "-DBENCHMARK_ENABLE_TESTING=OFF -DBENCHMARK_ENABLE_GTEST_TESTS=OFF -DBENCHMARK_ENABLE_WERROR=OFF
                      -DBENCHMARK_INSTALL_DOCS=OFF" ;;
+    ftxui)     echo "-DFTXUI_BUILD_DOCS=OFF -DFTXUI_BUILD_EXAMPLES=OFF -DFTXUI_BUILD_TESTS=OFF -DFTXUI_ENABLE_INSTALL=ON" ;;
   esac
 }
 
