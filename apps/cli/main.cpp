@@ -14,6 +14,7 @@
 #include "answer.h"
 #include "base/log.h"
 #include "dump.h"
+#include "imatrix.h"
 #include "input.h"
 #include "options.h"
 #include "repl.h"
@@ -47,7 +48,8 @@ void read_environment(cli::Options& options) {
 }
 
 bool needs_prompt(cli::Mode mode) {
-  return mode != cli::Mode::kInspect && mode != cli::Mode::kPerplexity;
+  return mode != cli::Mode::kInspect && mode != cli::Mode::kPerplexity &&
+         mode != cli::Mode::kImatrix;
 }
 
 // Nothing when there is no prompt and a person could type one.
@@ -91,6 +93,9 @@ Result<int> run(const cli::Options& options, const std::optional<std::string>& p
   }
   if (options.mode == cli::Mode::kPerplexity) {
     return cli::print_perplexity(std::move(model), tokenizer, options);
+  }
+  if (options.mode == cli::Mode::kImatrix) {
+    return cli::make_imatrix(std::move(model), tokenizer, options);
   }
   if (!prompt) return cli::run_repl(std::move(model), tokenizer, options, trace);
   return cli::answer(std::move(model), tokenizer, *prompt, options, trace);

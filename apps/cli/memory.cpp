@@ -7,6 +7,7 @@
 #include "base/byte_size.h"
 #include "base/system_memory.h"
 #include "dump.h"
+#include "engine/calibrator.h"
 #include "engine/memory_plan.h"
 #include "engine/snapshot.h"
 #include "terminal.h"
@@ -23,7 +24,11 @@ MemoryPlanInput plan_input(const Model& model, const Options& options, int64_t s
           .max_sessions = options.mode == Mode::kPerplexity ? score_chunk_tokens(options) : 1,
           .n_sessions = 1,
           .ctx_tokens = options.ctx_tokens,
-          .snapshot_bytes = snapshot_bytes};
+          .snapshot_bytes = snapshot_bytes,
+          .statistics_bytes = options.mode == Mode::kImatrix
+                                  ? Calibrator::bytes_needed(model.config(), model.has_mtp(),
+                                                             options.prefill_chunk_tokens)
+                                  : 0};
 }
 
 // What the system leaves us or the user allows, whichever is less.
@@ -46,6 +51,7 @@ std::string parts(const MemoryPlan& plan) {
   line("workspace", plan.workspace, "activations of the largest step");
   line("scratch", plan.scratch, "of single operations");
   line("session", plan.sessions, "token history and logits");
+  line("statistics", plan.statistics, "sums of the importance matrix");
   line("program", plan.program, "code, tokenizer, threads");
   line("headroom", plan.headroom, "page tables, reserve");
   return text;

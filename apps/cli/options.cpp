@@ -29,6 +29,7 @@ constexpr const char* kExamples =
   ds4 -m nano.gguf --dump-tokens -p "Hello, world!"
   ds4 -m nano.gguf --dump-logprobs run.json -n 20 -p "Hello, my friend!"
   ds4 -m nano.gguf --perplexity-file book.txt
+  ds4 -m flash.gguf --imatrix-dataset chats.txt --imatrix-out flash.imatrix.dat
 
 The answer goes to standard output, progress and timings to standard error. On a
 terminal the reasoning is shown dim; into a pipe goes the answer alone.
@@ -161,6 +162,26 @@ void add_number_flags(CLI::App& app, Options& o) {
       ->group(group);
 }
 
+void add_imatrix_flags(CLI::App& app, Options& o) {
+  const char* group = "Importance matrix for ds4-quantize";
+  app.add_option("--imatrix-dataset", o.imatrix_dataset,
+                 "rendered chats to run, each after a line '===== DS4_IMATRIX_PROMPT'")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--imatrix-out", o.imatrix_out,
+                 "file to write: llama.cpp's .dat, or its GGUF form for a name in .gguf")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--imatrix-max-prompts", o.imatrix_max_prompts, "stop after N prompts; 0: all")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--imatrix-max-tokens", o.imatrix_max_tokens, "stop after N tokens; 0: all")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(group);
+}
+
 void print_version() {
   fmt::print("ds4 {} ({})\nbackends:", kVersion, kCommit);
   for (BackendKind kind : built_backends()) fmt::print(" {}", backend_name(kind));
@@ -176,6 +197,7 @@ Result<Mode> choose_mode(const Options& o, const Text& t) {
       {!o.dump_logprobs.empty(), Mode::kDumpLogprobs, "--dump-logprobs"},
       {!o.dump_logits.empty(), Mode::kDumpLogits, "--dump-logits"},
       {!o.perplexity_file.empty(), Mode::kPerplexity, "--perplexity-file"},
+      {!o.imatrix_dataset.empty(), Mode::kImatrix, "--imatrix-dataset"},
   };
   Mode chosen = Mode::kAnswer;
   std::string names;
@@ -206,6 +228,10 @@ Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
   o.thinking = {t.nothink ? ThinkingMode::kChat : ThinkingMode::kThinking,
                 t.think_max ? Effort::kMax : Effort::kLow};
   DS4_TRY(o.mode, choose_mode(o, t));
+  if (o.imatrix_dataset.empty() != o.imatrix_out.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--imatrix-dataset and --imatrix-out: one needs the other");
+  }
   if (!t.input.empty()) {
     if (o.prompt || o.prompt_file) {
       return fail(ErrorCode::kInvalidArgument, "prompt: given twice, as an option and as -");
@@ -229,6 +255,7 @@ Parsed parse_options(int argc, char** argv) {
   add_answer_flags(app, parsed.options, text);
   add_engine_flags(app, parsed.options, text);
   add_number_flags(app, parsed.options);
+  add_imatrix_flags(app, parsed.options);
   app.add_flag("--version", text.version, "print version, backends and device");
 
   // People type ds4's -sys; a single dash with several letters is not something CLI11 has.

@@ -23,6 +23,7 @@ enum class Mode {
   kDumpLogprobs,
   kDumpLogits,
   kPerplexity,
+  kImatrix,
 };
 
 struct Options {
@@ -55,6 +56,8 @@ struct Options {
 
   // Where the numbers of the dump modes come from and go to.
   std::string dump_logprobs, dump_logits, perplexity_file;
+  std::string imatrix_dataset, imatrix_out;
+  int64_t imatrix_max_prompts = 0, imatrix_max_tokens = 0;  // 0: no limit
   int64_t logprobs_top_k = 20;
   std::string trace;  // empty: none
 

@@ -43,6 +43,7 @@ Result<MemoryPlan> MemoryPlan::make(const ModelConfig& config, const MemoryPlanI
   plan.scratch = backend_scratch_bytes(input.backend, input.backend_options, config, max_rows);
   plan.sessions = input.n_sessions * (input.ctx_tokens * static_cast<int64_t>(sizeof(Token)) +
                                       config.vocab_size * static_cast<int64_t>(sizeof(float)));
+  plan.statistics = input.statistics_bytes;
   plan.program = kProgramBytes + config.vocab_size * kVocabTokenBytes + n_threads * kThreadBytes;
   plan.headroom = kHeadroomBytes + plan.total() / 512;
   return plan;
@@ -57,6 +58,7 @@ std::string MemoryPlan::summary() const {
     text += fmt::format(", {} {}", name, format_byte_size(bytes));
   };
   add("workspace", workspace + scratch);
+  if (statistics > 0) add("statistics", statistics);
   add("program", program + sessions);
   add("headroom", headroom);
   return text;

@@ -22,6 +22,7 @@ struct MemoryPlanInput {
   int64_t n_sessions = 1;              // that exist at a time
   int64_t ctx_tokens = 32768;          // of each
   int64_t snapshot_bytes = 0;          // budget of the engine's snapshots
+  int64_t statistics_bytes = 0;        // of an observer of the walk
 };
 
 // Bytes, by what they are for.
@@ -32,17 +33,19 @@ struct MemoryPlan {
   int64_t weights = 0;
   int64_t kv_cache = 0;  // of all sessions, at their full context
   int64_t snapshots = 0;
-  int64_t workspace = 0;  // activations of the largest step
-  int64_t scratch = 0;    // of the backend's ops
-  int64_t sessions = 0;   // their token histories and logits
-  int64_t program = 0;    // code, tokenizer tables, threads
-  int64_t headroom = 0;   // page tables, allocator overhead, what nobody thought of
+  int64_t workspace = 0;   // activations of the largest step
+  int64_t scratch = 0;     // of the backend's ops
+  int64_t sessions = 0;    // their token histories and logits
+  int64_t statistics = 0;  // of an observer
+  int64_t program = 0;     // code, tokenizer tables, threads
+  int64_t headroom = 0;    // page tables, allocator overhead, what nobody thought of
 
   int64_t n_sessions = 0;
   int64_t ctx_tokens = 0;
 
   int64_t total() const {
-    return weights + kv_cache + snapshots + workspace + scratch + sessions + program + headroom;
+    return weights + kv_cache + snapshots + workspace + scratch + sessions + statistics + program +
+           headroom;
   }
   // Errors: kInvalidArgument for a context outside 1 .. the model's maximum.
   static Result<MemoryPlan> make(const ModelConfig& config, const MemoryPlanInput& input);
