@@ -36,6 +36,10 @@ Result<void> inspect(const Model& model, const Options& options) {
   fmt::print("file         {} ({} bytes, {:.2f} GiB, {} tensors)\n", model.file().path(),
              model.file().file_bytes(), gib(model.file().file_bytes()),
              model.file().tensors().size());
+  if (c.is_slice()) {
+    fmt::print("slice        the first {} of the {} layers of {}, for tests and measurements\n",
+               c.n_layers, c.slice_of_layers, c.name);
+  }
   print_shape(c);
   const char* label = "types";
   for (const TensorTypeUse& use : model.tensor_types()) {

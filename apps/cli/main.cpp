@@ -81,7 +81,7 @@ int report(const Error& error, int code) {
 
 Result<int> run(const cli::Options& options, const std::optional<std::string>& prompt,
                 cli::Trace& trace) {
-  DS4_TRY(Model model, Model::open(options.model));
+  DS4_TRY(Model model, Model::open(options.model, {.allow_slice = options.allow_slice}));
   if (options.mode == cli::Mode::kInspect) {
     DS4_TRY_VOID(cli::inspect(model, options));
     return 0;

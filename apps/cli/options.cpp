@@ -51,6 +51,8 @@ void add_input_flags(CLI::App& app, Options& o, Text& t) {
   app.add_option("-m,--model", o.model, "model file (GGUF)")
       ->type_name("FILE")
       ->capture_default_str();
+  app.add_flag("--allow-slice", o.allow_slice,
+               "take a slice: the first layers of a model, made for tests and measurements");
   const auto* prompt = app.add_option("-p,--prompt", o.prompt, "prompt")->type_name("TEXT");
   app.add_option("--prompt-file", o.prompt_file, "prompt from a file; - is standard input")
       ->type_name("FILE")

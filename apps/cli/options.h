@@ -29,6 +29,7 @@ enum class Mode {
 struct Options {
   Mode mode = Mode::kAnswer;
   std::string model = "ds4flash.gguf";
+  bool allow_slice = false;
 
   // Where the prompt comes from: the text, a file ("-" is standard input), or neither given.
   std::optional<std::string> prompt;

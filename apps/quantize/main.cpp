@@ -43,7 +43,8 @@ the size; bits are those of one expert weight:
   mxfp4   4.25 bits  experts as in exact; projections Q8_0, the rest F16
   q8_0    8.5  bits  experts Q8_0; for small models and comparisons
   q4      4.5  bits  experts Q4_K
-  q2      2.06 / 2.6 gate and up IQ2_XXS, down Q2_K: the smallest)";
+  q2      2.06 / 2.6 gate and up IQ2_XXS, down Q2_K: the smallest
+  mixed              q4 in the last sixth of the layers, q2 in the others)";
 
 constexpr const char* kExamples =
     R"(Types: f32 f16 bf16 q8_0 q4_k q2_k iq2_xxs mxfp4; case, '-' and '_' do not matter.
@@ -61,7 +62,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
 
 // Flags as they were typed.
 struct Flags {
-  std::string hf_dir, out, recipe = "mxfp4", effort_profile = "preview";
+  std::string hf_dir, out, recipe = "mxfp4", mixed_layers, effort_profile = "preview";
   std::string routed, gate, down, up, attention_proj, attention, shared, embedding, output, dense;
   std::vector<std::string> tensor_types;
   int n_threads = 0;
@@ -73,9 +74,12 @@ struct Flags {
 void add_flags(CLI::App& app, Flags& f) {
   app.add_option("--hf", f.hf_dir, "checkpoint folder")->required()->type_name("DIR");
   app.add_option("--out", f.out, "GGUF file to write")->required()->type_name("FILE");
-  app.add_option("--recipe", f.recipe, "exact, mxfp4, q8_0, q4 or q2")
+  app.add_option("--recipe", f.recipe, "exact, mxfp4, q8_0, q4, q2 or mixed")
       ->type_name("NAME")
       ->capture_default_str();
+  app.add_option("--mixed-layers", f.mixed_layers,
+                 "layers that the recipe mixed makes q4, as in 37-42 or 0-2,40")
+      ->type_name("LIST");
   const auto type = [&](const char* names, std::string& value, const char* about) {
     app.add_option(names, value, about)->type_name("TYPE")->group("Types by family");
   };
@@ -137,6 +141,16 @@ Result<TypeOverrides> overrides_of(const Flags& f) {
   return o;
 }
 
+Result<std::optional<LayerSet>> mixed_layers_of(Recipe recipe, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  if (recipe != Recipe::kMixed) {
+    return fail(ErrorCode::kInvalidArgument, "--mixed-layers: only the recipe mixed has them");
+  }
+  auto layers = LayerSet::parse(text);
+  if (!layers) return fail_within("--mixed-layers", std::move(layers.error()));
+  return *layers;
+}
+
 Result<PlanOptions> plan_options(const Flags& f) {
   PlanOptions options;
   options.hf_dir = f.hf_dir;
@@ -144,6 +158,7 @@ Result<PlanOptions> plan_options(const Flags& f) {
   options.with_mtp = !f.no_mtp;
   DS4_TRY(options.recipe, recipe_from_name(f.recipe));
   DS4_TRY(options.overrides, overrides_of(f));
+  DS4_TRY(options.overrides.mixed_layers, mixed_layers_of(options.recipe, f.mixed_layers));
   return options;
 }
 

@@ -1,5 +1,9 @@
 #include "model/config.h"
 
+#include <algorithm>
+
+#include "base/check.h"
+
 namespace ds4 {
 namespace {
 
@@ -82,6 +86,16 @@ const ModelConfig& pro_config() {
 const ModelConfig& nano_config() {
   static const ModelConfig config = make_nano();
   return config;
+}
+
+ModelConfig slice_of(const ModelConfig& whole, int64_t n_layers) {
+  DS4_CHECK(!whole.is_slice() && n_layers >= 1 && n_layers < whole.n_layers);
+  ModelConfig slice = whole;
+  slice.n_layers = n_layers;
+  slice.slice_of_layers = whole.n_layers;
+  slice.compress_ratios.resize(static_cast<size_t>(n_layers));
+  slice.n_hash_layers = std::min(whole.n_hash_layers, n_layers);
+  return slice;
 }
 
 }  // namespace ds4

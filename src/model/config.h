@@ -3,7 +3,8 @@
 // the three shapes this engine runs: Flash, Pro and our own Nano.
 //
 // A model file must match one of the three entirely (model/config_reader.h). Tests may fill a
-// ModelConfig with any small or odd shape; no file loader accepts one.
+// ModelConfig with any small or odd shape; no file loader accepts one. A slice, the first layers of
+// one of the three with all else unchanged, is accepted when it is asked for.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@ struct ModelConfig {
   std::string name;  // "Flash", "Pro", "Nano"
 
   int64_t n_layers = 0;
+  int64_t slice_of_layers =
+      0;  // of a slice: the layers of the model it is the beginning of; else 0
   int64_t hidden = 0;
   int64_t vocab_size = 0;
   int64_t max_position = 1048576;  // longest context in tokens; the file may lower it
@@ -61,6 +64,8 @@ struct ModelConfig {
   float yarn_beta_fast = 32.0f;
   float yarn_beta_slow = 1.0f;
 
+  bool is_slice() const { return slice_of_layers != 0; }
+
   int compress_ratio(int64_t layer) const { return compress_ratios[static_cast<size_t>(layer)]; }
   bool has_compressor(int64_t layer) const { return compress_ratio(layer) != 0; }
   bool has_indexer(int64_t layer) const { return compress_ratio(layer) == 4; }
@@ -85,5 +90,10 @@ struct ModelConfig {
 const ModelConfig& flash_config();
 const ModelConfig& pro_config();
 const ModelConfig& nano_config();
+
+// The first `n_layers` layers of `whole`, with its embedding and output head: for tests and
+// measurements on machines that the model does not fit. 1 <= n_layers < whole.n_layers, and `whole`
+// is no slice itself (checked).
+ModelConfig slice_of(const ModelConfig& whole, int64_t n_layers);
 
 }  // namespace ds4

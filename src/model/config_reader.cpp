@@ -172,6 +172,7 @@ Result<void> check_keys(const File& file) {
   check.require(kClampRouted, &Value::as_floats, "an array of numbers");
   check.allow(kClampShared, &Value::as_floats, "an array of numbers");
   check.require(kWeightsNorm, &Value::as_bool, "a bool");
+  check.allow(kSliceOfLayersKey, &Value::as_int, "an integer");
   check.allow(kYarnType, &Value::as_string, "a string");
   check.allow(kContext, &Value::as_int, "an integer");
   check.require(kTokenizerModel, &Value::as_string, "a string");
@@ -199,15 +200,35 @@ std::string nextn_hint(const File& file, int64_t n_layers) {
   return "";
 }
 
-Result<const ModelConfig*> select_shape(const File& file) {
+// What the file may be: the three models; for a file that is marked as a slice, the slices of that
+// many layers of those that have the marked number.
+Result<std::vector<ModelConfig>> possible_shapes(const File& file) {
+  std::vector<ModelConfig> shapes{flash_config(), pro_config(), nano_config()};
+  if (file.find(kSliceOfLayersKey) == nullptr) return shapes;
+  const int64_t of_layers = int_at(file, kSliceOfLayersKey);
+  const int64_t n_layers = int_at(file, "deepseek4.block_count");
+  std::erase_if(shapes, [&](const ModelConfig& s) { return s.n_layers != of_layers; });
+  if (shapes.empty() || n_layers < 1 || n_layers >= of_layers) {
+    return failure(
+        file, ErrorCode::kCorrupt,
+        fmt::format("{}: expected the layers of Flash, Pro or Nano (43, 61, 8), more than "
+                    "the file's own {}; found {}",
+                    kSliceOfLayersKey, n_layers, of_layers));
+  }
+  for (ModelConfig& shape : shapes) shape = slice_of(shape, n_layers);
+  return shapes;
+}
+
+Result<ModelConfig> select_shape(const File& file) {
+  DS4_TRY(const std::vector<ModelConfig> shapes, possible_shapes(file));
   const ModelConfig* nearest = nullptr;
   size_t most_equal = 0;
-  for (const ModelConfig* shape : {&flash_config(), &pro_config(), &nano_config()}) {
+  for (const ModelConfig& shape : shapes) {
     size_t n_equal = 0;
-    for (const IntKey& k : kShapeKeys) n_equal += int_at(file, k.key) == k.expected(*shape) ? 1 : 0;
+    for (const IntKey& k : kShapeKeys) n_equal += int_at(file, k.key) == k.expected(shape) ? 1 : 0;
     if (n_equal == kShapeKeys.size()) return shape;
     if (nearest == nullptr || n_equal > most_equal) {
-      nearest = shape;
+      nearest = &shape;
       most_equal = n_equal;
     }
   }
@@ -227,6 +248,16 @@ Result<const ModelConfig*> select_shape(const File& file) {
   }
   return failure(file, ErrorCode::kUnsupported,
                  text + nextn_hint(file, value("deepseek4.block_count")));
+}
+
+Result<void> check_slice_allowed(const File& file, const ModelConfig& c,
+                                 const ModelOptions& options) {
+  if (!c.is_slice() || options.allow_slice) return {};
+  return failure(
+      file, ErrorCode::kUnsupported,
+      fmt::format("this is a slice, the first {} of the {} layers of {}: its speed means "
+                  "something, its answers do not; --allow-slice loads it",
+                  c.n_layers, c.slice_of_layers, c.name));
 }
 
 // Collects constants that differ; the message names all of them.
@@ -322,17 +353,17 @@ Result<void> check_special_tokens(const File& file, const VocabData& vocab) {
 
 }  // namespace
 
-Result<ModelConfig> config_from_gguf(const File& file) {
+Result<ModelConfig> config_from_gguf(const File& file, const ModelOptions& options) {
   DS4_TRY_VOID(check_architecture(file));
   DS4_TRY_VOID(check_keys(file));
-  DS4_TRY(const ModelConfig* shape, select_shape(file));
-  ConstantCheck check(file, *shape);
+  DS4_TRY(ModelConfig config, select_shape(file));
+  DS4_TRY_VOID(check_slice_allowed(file, config, options));
+  ConstantCheck check(file, config);
   check.numbers();
   check.ratios();
   check.clamps(kClampRouted);
   check.clamps(kClampShared);
   DS4_TRY_VOID(check.finish());
-  ModelConfig config = *shape;
   if (const Value* context = file.find(kContext)) {
     const int64_t n = *context->as_int();
     if (n > 0 && n < config.max_position) config.max_position = n;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "model/config_reader.h"
-
 namespace ds4 {
 namespace {
 
@@ -39,8 +37,8 @@ Result<void> check_mtp_architecture(const gguf::File& file) {
 
 }  // namespace
 
-Result<Model> Model::from_gguf(gguf::File file) {
-  DS4_TRY(ModelConfig config, config_from_gguf(file));
+Result<Model> Model::from_gguf(gguf::File file, const ModelOptions& options) {
+  DS4_TRY(ModelConfig config, config_from_gguf(file, options));
   DS4_TRY(VocabData vocab, vocab_from_gguf(file, config));
   Model model(std::move(file), std::move(config));
   model.vocab_ = std::move(vocab);
@@ -50,9 +48,9 @@ Result<Model> Model::from_gguf(gguf::File file) {
   return model;
 }
 
-Result<Model> Model::open(const std::string& path) {
+Result<Model> Model::open(const std::string& path, const ModelOptions& options) {
   DS4_TRY(gguf::File file, gguf::File::open(path));
-  return from_gguf(std::move(file));
+  return from_gguf(std::move(file), options);
 }
 
 Result<void> Model::load_mtp(const std::string& path) {

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "gguf/file.h"
 #include "model/config.h"
+#include "model/config_reader.h"
 #include "model/weights.h"
 #include "tokenizer/vocab.h"
 
@@ -30,9 +31,9 @@ struct TensorTypeUse {
 class Model {
  public:
   // Errors: those of gguf::File::open, config_from_gguf, vocab_from_gguf and bind_weights.
-  static Result<Model> open(const std::string& path);
+  static Result<Model> open(const std::string& path, const ModelOptions& options = {});
   // The same for a file already parsed, perhaps in memory; its bytes must outlive the Model.
-  static Result<Model> from_gguf(gguf::File file);
+  static Result<Model> from_gguf(gguf::File file, const ModelOptions& options = {});
 
   // Adds the MTP draft block from its own file and replaces one that the model has.
   // Errors, with the model unchanged: those of reading; kUnsupported for a file that is no such

@@ -166,8 +166,8 @@ Result<void> Conversion::plan_tensor(const TensorSpec& spec, const PlanOptions& 
     DS4_TRY_VOID(check_source(spec, source));
     tensor.sources.push_back(std::move(source));
   }
-  DS4_TRY(tensor.type,
-          planned_type(spec, tensor.sources.front().is_f32(), options.recipe, options.overrides));
+  DS4_TRY(tensor.type, planned_type(spec, tensor.sources.front().is_f32(), options.recipe,
+                                    config_.n_layers, options.overrides));
   layout_.add_tensor(spec.name, tensor.type, spec.shape);
   tensors_.push_back(std::move(tensor));
   return {};

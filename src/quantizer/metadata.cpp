@@ -1,5 +1,7 @@
 #include "quantizer/metadata.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
@@ -8,13 +10,20 @@
 namespace ds4 {
 namespace {
 
+std::string general_name(const ModelConfig& c) {
+  if (!c.is_slice()) return "DeepSeek V4 " + c.name;
+  return fmt::format("DeepSeek V4 {}, first {} of {} layers", c.name, c.n_layers,
+                     c.slice_of_layers);
+}
+
 void add_general(gguf::Layout& layout, const ModelConfig& c, const MetadataOptions& options) {
   layout.add_string("general.architecture", "deepseek4");
   layout.add_string("general.type", "model");
-  layout.add_string("general.name", "DeepSeek V4 " + c.name);
+  layout.add_string("general.name", general_name(c));
   layout.add_string("general.license", "mit");
   layout.add_u32("general.quantization_version", 2);
   layout.add_string(kEffortProfileKey, options.effort_profile);
+  if (c.is_slice()) layout.add_u32(kSliceOfLayersKey, static_cast<uint32_t>(c.slice_of_layers));
 }
 
 void add_shape(gguf::Layout& layout, const ModelConfig& c) {

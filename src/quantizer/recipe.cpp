@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace ds4 {
 namespace {
@@ -22,8 +23,20 @@ DType routed_type(Recipe recipe, TensorKind kind, bool mtp) {
       // disagrees costs more than its bytes save.
       if (mtp) return DType::kQ4_K;
       return kind == TensorKind::kRoutedDown ? DType::kQ2_K : DType::kIQ2_XXS;
+    case Recipe::kMixed:
+      break;  // resolved by layer before
   }
   return DType::kMXFP4;
+}
+
+// 42 of "blk.42.ffn_up_exps.weight"; -1 of a tensor that belongs to no layer.
+int64_t layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  int64_t layer = -1;
+  if (name.starts_with(kPrefix)) {
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
+  }
+  return layer;
 }
 
 DType recipe_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe) {
@@ -91,12 +104,24 @@ Result<Recipe> recipe_from_name(std::string_view name) {
   if (name == "q8_0") return Recipe::kQ8_0;
   if (name == "q4") return Recipe::kQ4;
   if (name == "q2") return Recipe::kQ2;
+  if (name == "mixed") return Recipe::kMixed;
   return fail(ErrorCode::kInvalidArgument,
-              fmt::format("recipe: expected exact, mxfp4, q8_0, q4 or q2, found {}", name));
+              fmt::format("recipe: expected exact, mxfp4, q8_0, q4, q2 or mixed, found {}", name));
+}
+
+LayerSet default_mixed_layers(int64_t n_layers) {
+  const int64_t n = std::max<int64_t>(1, n_layers / 6);
+  return LayerSet::range(n_layers - n, n_layers - 1);
 }
 
 Result<DType> planned_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe,
-                           const TypeOverrides& overrides) {
+                           int64_t n_layers, const TypeOverrides& overrides) {
+  if (recipe == Recipe::kMixed) {
+    const LayerSet high =
+        overrides.mixed_layers ? *overrides.mixed_layers : default_mixed_layers(n_layers);
+    DS4_TRY_VOID(high.check(n_layers));
+    recipe = high.contains(layer_of(spec.name)) ? Recipe::kQ4 : Recipe::kQ2;
+  }
   const DType type =
       override_for(spec, overrides).value_or(recipe_type(spec, source_is_f32, recipe));
   const auto accepted = accepted_types(spec.kind);

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "model/tensor_table.h"
+#include "quantizer/layer_set.h"
 #include "tensor/dtype.h"
 
 namespace ds4 {
@@ -20,13 +21,19 @@ enum class Recipe {
   kQ8_0,   // experts Q8_0
   kQ4,     // experts Q4_K
   kQ2,     // experts IQ2_XXS (gate, up) and Q2_K (down)
+  kMixed,  // experts of some layers as in kQ4, of the others as in kQ2
 };
 
-// "exact", "mxfp4", "q8_0", "q4", "q2". Errors: kInvalidArgument with that list.
+// "exact", "mxfp4", "q8_0", "q4", "q2", "mixed". Errors: kInvalidArgument with that list.
 Result<Recipe> recipe_from_name(std::string_view name);
 
+// The layers that kMixed gives the higher type when nobody says which: the last sixth, at least
+// one.
+LayerSet default_mixed_layers(int64_t n_layers);
+
 struct TypeOverrides {
-  std::optional<DType> routed;  // all three; the next three win over it
+  std::optional<LayerSet> mixed_layers;  // of kMixed; unset: default_mixed_layers()
+  std::optional<DType> routed;           // all three; the next three win over it
   std::optional<DType> routed_gate;
   std::optional<DType> routed_up;
   std::optional<DType> routed_down;
@@ -42,9 +49,10 @@ struct TypeOverrides {
 };
 
 // The type `spec` is written as. `source_is_f32`: the checkpoint holds it in F32, which the exact
-// recipe keeps. Errors: kInvalidArgument when the engine could not load the result, or when rows
-// are not a multiple of the type's block; names the tensor and the accepted types.
+// recipe keeps. `n_layers` is the model's. Errors: kInvalidArgument when the engine could not load
+// the result, or when rows are not a multiple of the type's block; names the tensor and the
+// accepted types.
 Result<DType> planned_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe,
-                           const TypeOverrides& overrides);
+                           int64_t n_layers, const TypeOverrides& overrides);
 
 }  // namespace ds4

@@ -85,12 +85,16 @@ TEST_F(Program, TheDraftBlockCanBeLeftOut) {
 TEST_F(Program, WrongCommandLinesExitWith2) {
   EXPECT_EQ(run({}), 2);
   EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "q3"}), 2);
-  EXPECT_MENTIONS(output_, "exact, mxfp4, q8_0, q4 or q2");
+  EXPECT_MENTIONS(output_, "exact, mxfp4, q8_0, q4, q2 or mixed");
   EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--experts", "q9"}), 2);
   EXPECT_MENTIONS(output_, "--experts");
   EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--nonsense"}), 2);
   EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--tensor-type", "noequals"}), 2);
   EXPECT_MENTIONS(output_, "NAME=TYPE expected");
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "mixed", "--mixed-layers", "7-8"}),
+            2);
+  EXPECT_MENTIONS(output_, "layers: expected 0 .. 7, found 8");
+  EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--recipe", "q2", "--mixed-layers", "7"}), 2);
   EXPECT_EQ(run({"--hf", kNano, "--out", path("x"), "--embedding", "q2_k"}), 2);
   EXPECT_MENTIONS(output_, "token_embd.weight: the engine loads");
   EXPECT_TRUE(fs::is_empty(folder_));
