@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/printable.h"
 #include "base/result.h"
 #include "chat/output_splitter.h"
 
@@ -69,9 +70,6 @@ void print_error(std::string_view text);
 
 // A line on standard error about the work, dim where that is possible.
 void print_note(const Screen& screen, std::string_view text);
-
-// `text` with control characters other than newline and tab as U+FFFD.
-std::string without_controls(std::string_view text);
 
 double seconds_since(std::chrono::steady_clock::time_point start);
 

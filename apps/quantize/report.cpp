@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <map>
 
+#include "base/printable.h"
+
 namespace ds4 {
 namespace {
 
@@ -27,38 +29,83 @@ std::string duration(double seconds) {
   return fmt::format("{}s", s);
 }
 
+volatile std::sig_atomic_t g_interrupted = 0;
+
+// The second Ctrl-C ends the program at once, as one expects when the first did not help.
+void on_signal(int signal) {
+  g_interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+void watch_signals() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
 }  // namespace
 
-std::string describe_plan(const Conversion& conversion) {
+std::string describe_layout(const gguf::Layout& layout) {
   struct Use {
     int n = 0;
     int64_t bytes = 0;
   };
   std::map<std::string_view, Use> uses;
-  for (size_t i = 0; i < conversion.tensors().size(); ++i) {
-    Use& use = uses[dtype_name(conversion.tensors()[i].type)];
+  for (int i = 0; i < layout.n_tensors(); ++i) {
+    Use& use = uses[dtype_name(layout.tensor_type(i))];
     ++use.n;
-    use.bytes += conversion.layout().tensor_bytes(static_cast<int>(i));
+    use.bytes += layout.tensor_bytes(i);
   }
-  std::string text = fmt::format(
-      "model    DeepSeek V4 {}{}\nsource   {:.3f} GiB\n", conversion.config().name,
-      conversion.has_mtp() ? " with its MTP block" : "", gib(conversion.source_bytes()));
+  std::string text;
   for (const auto& [type, use] : uses) {
     text += fmt::format("  {:<8} {:>5} tensors {:>10.3f} GiB\n", type, use.n, gib(use.bytes));
   }
-  text += fmt::format("output   {} tensors, {} bytes ({:.3f} GiB)\n", conversion.tensors().size(),
-                      conversion.layout().file_bytes(), gib(conversion.layout().file_bytes()));
-  return text;
+  return text + fmt::format("output   {} tensors, {} bytes ({:.3f} GiB)\n", layout.n_tensors(),
+                            layout.file_bytes(), gib(layout.file_bytes()));
 }
 
-ProgressReport::ProgressReport(const Conversion& conversion, const ConvertProgress& progress,
+int report_failure(const Error& error) {
+  fmt::print(stderr, "ds4-quantize: {}\n", without_controls(error.message));
+  if (error.code == ErrorCode::kCancelled) return kExitInterrupted;
+  return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+Result<void> interruptible(const std::function<Result<void>(std::stop_token stop)>& work) {
+  std::stop_source stop;
+  const ConvertProgress unused;
+  watch_signals();
+  const ProgressReport watch(nullptr, unused, g_interrupted, stop);
+  return work(stop.get_token());
+}
+
+int write_file(const std::string& path, const gguf::Layout& layout, const FileWork& write) {
+  std::stop_source stop;
+  ConvertProgress progress;
+  watch_signals();
+  const auto start = Clock::now();
+  Result<void> done;
+  {
+    const ProgressReport report(&layout, progress, g_interrupted, stop);
+    done = write(stop.get_token(), progress);
+  }
+  if (!done) {
+    const int code = report_failure(done.error());
+    // What was wrong with the command line has been said before the work began.
+    return code == kExitUsage ? kExitFailed : code;
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  fmt::print(stderr, "wrote {} ({} bytes) in {:.1f} s, {:.1f} MB/s\n", path, layout.file_bytes(),
+             seconds, static_cast<double>(layout.file_bytes()) / 1e6 / std::max(seconds, 1e-3));
+  return 0;
+}
+
+ProgressReport::ProgressReport(const gguf::Layout* layout, const ConvertProgress& progress,
                                const volatile std::sig_atomic_t& interrupted, std::stop_source stop)
-    : conversion_(conversion),
+    : layout_(layout),
       progress_(progress),
       interrupted_(interrupted),
       stop_(std::move(stop)),
-      total_bytes_(std::max<int64_t>(1, conversion.tensor_bytes())),
-      terminal_(::isatty(STDERR_FILENO) == 1),
+      total_bytes_(layout == nullptr ? 1 : std::max<int64_t>(1, layout->tensor_bytes())),
+      terminal_(layout != nullptr && ::isatty(STDERR_FILENO) == 1),
       thread_([this](const std::stop_token& done) { loop(done); }) {}
 
 ProgressReport::~ProgressReport() {
@@ -74,7 +121,7 @@ void ProgressReport::loop(const std::stop_token& done) {
     std::this_thread::sleep_for(kPoll);
     if (interrupted_ != 0) stop_.request_stop();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (seconds < next) continue;
+    if (layout_ == nullptr || seconds < next) continue;
     next = seconds + (terminal_ ? kTerminalSeconds : kLogSeconds);
     show(seconds);
   }
@@ -86,9 +133,8 @@ void ProgressReport::show(double seconds) const {
   const double rate = static_cast<double>(done) / seconds;
   const std::string eta =
       done == 0 ? "?" : duration(static_cast<double>(total_bytes_ - done) / rate);
-  const auto count = static_cast<int>(conversion_.tensors().size());
-  const std::string name =
-      tensors < count ? conversion_.tensors()[static_cast<size_t>(tensors)].spec.name : "syncing";
+  const int count = layout_->n_tensors();
+  const std::string name = tensors < count ? layout_->tensor_name(tensors) : "syncing";
   const std::string line =
       fmt::format("{:5.1f} %  {:.2f} of {:.2f} GiB  {:.1f} MB/s  ETA {}  {}/{} {}",
                   100.0 * static_cast<double>(done) / static_cast<double>(total_bytes_), gib(done),

@@ -91,10 +91,6 @@ bool is_plain(DType type) {
   return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
 }
 
-bool uses_importance(DType type) {
-  return type == DType::kQ4_K || type == DType::kQ2_K || type == DType::kIQ2_XXS;
-}
-
 Result<void> check_values(const float* src, int64_t n, DType type) {
   if (std::isfinite(abs_max(src, n))) return {};
   const auto* bad = std::find_if(src, src + n, [](float v) { return !std::isfinite(v); });
@@ -205,6 +201,10 @@ Result<void> encode_row(DType type, const float* src, const float* importance, v
       check_failed("an encodable type", __FILE__, __LINE__, "encode_row");
   }
   return {};
+}
+
+bool uses_importance(DType type) {
+  return type == DType::kQ4_K || type == DType::kQ2_K || type == DType::kIQ2_XXS;
 }
 
 bool needs_importance(DType type) { return type == DType::kIQ2_XXS; }

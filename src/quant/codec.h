@@ -26,6 +26,9 @@ void decode_row(DType type, const void* src, float* dst, int64_t n);
 Result<void> encode_row(DType type, const float* src, const float* importance, void* dst,
                         int64_t n);
 
+// True for the formats that weigh errors by an importance: Q4_K, Q2_K, IQ2_XXS.
+bool uses_importance(DType type);
+
 // True for IQ2_XXS, whose search has no meaning without weights.
 bool needs_importance(DType type);
 

@@ -3,132 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
-#include <optional>
+#include <set>
 #include <utility>
 
-#include "base/check.h"
-#include "base/thread_pool.h"
 #include "quant/codec.h"
 #include "quantizer/hf_config.h"
 #include "quantizer/hf_names.h"
 #include "quantizer/metadata.h"
+#include "quantizer/template_file.h"
 #include "tokenizer/vocab.h"
 
 namespace ds4 {
 namespace {
-
-// About how many values one piece of work has; small enough that a stop request is quick.
-constexpr int64_t kValuesPerPiece = 1 << 20;
-
-// A run of rows of one source, and where its bytes go within the tensor.
-struct Piece {
-  const HfMatrix* source = nullptr;
-  int64_t first_row = 0;
-  int64_t n_rows = 0;
-  int64_t offset = 0;
-};
-
-// Experts stay whole, because the fallback importance is a sum over all rows of one.
-std::vector<Piece> pieces_of(const PlannedTensor& tensor) {
-  std::vector<Piece> pieces;
-  int64_t offset = 0;
-  for (const HfMatrix& source : tensor.sources) {
-    const int64_t step = is_routed(tensor.spec.kind)
-                             ? source.rows()
-                             : std::max<int64_t>(1, kValuesPerPiece / source.cols());
-    const int64_t bytes_each = row_bytes(tensor.type, source.cols());
-    for (int64_t row = 0; row < source.rows(); row += step) {
-      const int64_t n = std::min(step, source.rows() - row);
-      pieces.push_back({&source, row, n, offset});
-      offset += n * bytes_each;
-    }
-  }
-  return pieces;
-}
-
-// Buffers of one thread, grown once and used for every piece.
-struct Scratch {
-  std::vector<std::byte> encoded;
-  std::vector<float> row;
-  std::vector<float> importance;
-};
-
-// Weight of column c's error where no measured importance exists: the sum of its squared weights.
-Result<void> fallback_importance(const HfMatrix& source, Scratch& scratch) {
-  scratch.importance.assign(static_cast<size_t>(source.cols()), 0.0f);
-  for (int64_t row = 0; row < source.rows(); ++row) {
-    DS4_TRY_VOID(source.decode_row(row, scratch.row.data()));
-    for (size_t c = 0; c < scratch.importance.size(); ++c) {
-      scratch.importance[c] += scratch.row[c] * scratch.row[c];
-    }
-  }
-  return {};
-}
-
-Result<void> encode_piece(const Piece& piece, DType type, int64_t n_experts, Scratch& scratch) {
-  const HfMatrix& source = *piece.source;
-  const int64_t bytes_each = row_bytes(type, source.cols());
-  scratch.encoded.resize(static_cast<size_t>(piece.n_rows * bytes_each));
-  scratch.row.resize(static_cast<size_t>(source.cols()));
-  const float* importance = nullptr;
-  if (needs_importance(type)) {
-    DS4_TRY_VOID(fallback_importance(source, scratch));
-    importance = scratch.importance.data();
-  }
-  for (int64_t i = 0; i < piece.n_rows; ++i) {
-    std::byte* dst = scratch.encoded.data() + i * bytes_each;
-    if (source.is_ids()) {
-      DS4_TRY_VOID(source.ids_row(piece.first_row + i, n_experts, reinterpret_cast<int32_t*>(dst)));
-    } else {
-      DS4_TRY_VOID(
-          source.encode_row(piece.first_row + i, type, importance, scratch.row.data(), dst));
-    }
-  }
-  return {};
-}
-
-// The first error of several threads; the others see it and stop.
-class FirstError {
- public:
-  bool any() const { return any_.load(std::memory_order_relaxed); }
-  void keep(Error error) {
-    const std::scoped_lock lock(mutex_);
-    if (!error_) error_ = std::move(error);
-    any_ = true;
-  }
-  Result<void> result() {
-    if (error_) return tl::unexpected<Error>(std::move(*error_));
-    return {};
-  }
-
- private:
-  std::atomic<bool> any_{false};
-  std::mutex mutex_;
-  std::optional<Error> error_;
-};
-
-Result<void> write_tensor(const PlannedTensor& tensor, int index, int64_t n_experts,
-                          ThreadPool& pool, gguf::Writer& writer, const std::stop_token& stop,
-                          ConvertProgress& progress) {
-  const std::vector<Piece> pieces = pieces_of(tensor);
-  FirstError error;
-  pool.parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t begin, int64_t end) {
-    Scratch scratch;
-    for (int64_t i = begin; i < end && !error.any(); ++i) {
-      if (stop.stop_requested()) {
-        return error.keep({ErrorCode::kCancelled, "interrupted; no file was written"});
-      }
-      const Piece& piece = pieces[static_cast<size_t>(i)];
-      auto encoded = encode_piece(piece, tensor.type, n_experts, scratch);
-      if (!encoded) return error.keep(std::move(encoded.error()));
-      auto written = writer.write(index, piece.offset, scratch.encoded);
-      if (!written) return error.keep(std::move(written.error()));
-      progress.bytes_done += static_cast<int64_t>(scratch.encoded.size());
-    }
-  });
-  return error.result();
-}
 
 Result<void> check_vocab(const std::string& path, const VocabData& vocab,
                          const ModelConfig& config) {
@@ -154,66 +40,129 @@ Result<void> check_source(const TensorSpec& spec, const HfMatrix& source) {
 
 }  // namespace
 
-Result<void> Conversion::plan_tensor(const TensorSpec& spec, const PlanOptions& options) {
-  PlannedTensor tensor{spec, DType::kF32, {}};
+Result<PlannedTensor> Conversion::find_sources(const TensorSpec& spec) const {
+  PlannedTensor tensor{.spec = spec};
   const std::string name = hf_name(spec.name);
-  const int64_t n_sources = is_routed(spec.kind) ? spec.shape[0] : 1;
+  const bool routed = is_routed(spec.kind);
+  const int64_t n_sources = routed ? spec.shape[0] : 1;
+  const Shape shape = routed ? Shape{spec.shape[1], spec.shape[2]} : spec.shape;
   for (int64_t e = 0; e < n_sources; ++e) {
-    const bool routed = is_routed(spec.kind);
-    const Shape shape = routed ? Shape{spec.shape[1], spec.shape[2]} : spec.shape;
     DS4_TRY(HfMatrix source,
             HfMatrix::find(*checkpoint_, routed ? hf_expert_name(name, e) : name, shape));
     DS4_TRY_VOID(check_source(spec, source));
     tensor.sources.push_back(std::move(source));
   }
-  DS4_TRY(tensor.type, planned_type(spec, tensor.sources.front().is_f32(), options.recipe,
-                                    config_.n_layers, options.overrides));
-  layout_.add_tensor(spec.name, tensor.type, spec.shape);
+  return tensor;
+}
+
+void Conversion::add_tensor(PlannedTensor tensor) {
+  layout_.add_tensor(tensor.spec.name, tensor.type, tensor.spec.shape);
   tensors_.push_back(std::move(tensor));
+}
+
+Result<void> Conversion::plan_by_recipe(const PlanOptions& options) {
+  const std::string vocab_path = options.hf_dir + "/tokenizer.json";
+  DS4_TRY(const VocabData vocab, load_hf_vocab(vocab_path));
+  DS4_TRY_VOID(check_vocab(vocab_path, vocab, config_));
+  has_mtp_ = options.with_mtp && checkpoint_->find("mtp.0.e_proj.weight") != nullptr;
+  add_metadata(layout_, config_, vocab,
+               {.n_draft_blocks = has_mtp_ ? 1 : 0, .effort_profile = options.effort_profile});
+  Weights names_only;
+  if (has_mtp_) names_only.mtp.emplace();
+  const auto plan_one = [&](const TensorSpec& spec) -> Result<void> {
+    DS4_TRY(PlannedTensor tensor, find_sources(spec));
+    DS4_TRY(tensor.type, planned_type(spec, tensor.sources.front().is_f32(), options.recipe,
+                                      config_.n_layers, options.overrides));
+    add_tensor(std::move(tensor));
+    return {};
+  };
+  Result<void> planned;
+  visit_weights(config_, names_only, [&](const TensorSpec& spec, ConstTensor&) {
+    if (planned) planned = plan_one(spec);
+  });
+  return planned;
+}
+
+Result<void> Conversion::plan_by_template(const PlanOptions& options) {
+  DS4_TRY(const TemplateFile pattern, TemplateFile::open(options.template_path, config_));
+  has_mtp_ = pattern.has_mtp();
+  layout_ = gguf::Layout(pattern.alignment());
+  copy_metadata(pattern.file(), layout_, kImatrixKeyPrefix);
+  for (const TemplateFile::Tensor& entry : pattern.tensors()) {
+    DS4_TRY(PlannedTensor tensor, find_sources(entry.spec));
+    DS4_TRY(tensor.type, planned_type(entry.spec, entry.type, options.overrides));
+    if (tensor.type != entry.type) {
+      type_changes_.push_back(fmt::format("{} {} -> {}", entry.spec.name, dtype_name(entry.type),
+                                          dtype_name(tensor.type)));
+    }
+    add_tensor(std::move(tensor));
+  }
+  return {};
+}
+
+Result<void> Conversion::find_importance(PlannedTensor& tensor, bool strict) {
+  const std::string pattern = hf_name(tensor.spec.name);
+  const int64_t n_experts = tensor.spec.shape[0], columns = tensor.spec.shape[2];
+  int64_t n_missing = 0, n_unseen = 0, n_zero = 0;
+  for (int64_t e = 0; e < n_experts; ++e) {
+    DS4_TRY(const std::span<const float> means,
+            imatrix_->find(tensor.spec.name, hf_expert_name(pattern, e), e, n_experts, columns));
+    tensor.importance.push_back(means);
+    if (means.empty()) {
+      ++n_missing;
+    } else if (!Imatrix::was_seen(means)) {
+      ++n_unseen;
+    }
+    n_zero += std::count(means.begin(), means.end(), 0.0f);
+  }
+  std::string notes;
+  const auto note = [&](int64_t n, const std::string& text) {
+    if (n > 0) notes += fmt::format("{}{} {}", notes.empty() ? "" : "; ", n, text);
+  };
+  note(n_missing, fmt::format("of {} experts are not in the importance matrix", n_experts));
+  note(n_unseen, fmt::format("of {} experts were never used in calibration: all columns count "
+                             "alike",
+                             n_experts));
+  note(n_zero, "columns have no importance: they count as a hundredth of the mean");
+  if (notes.empty()) return {};
+  notes = fmt::format("{}: {}", tensor.spec.name, notes);
+  if (strict && n_missing > 0) return fail(ErrorCode::kUnsupported, notes);
+  warnings_.push_back(std::move(notes));
+  return {};
+}
+
+Result<void> Conversion::use_imatrix(const PlanOptions& options) {
+  if (options.imatrix_path.empty()) return {};
+  DS4_TRY(Imatrix imatrix, Imatrix::read(options.imatrix_path));
+  imatrix_ = std::make_unique<Imatrix>(std::move(imatrix));
+  bool any = false;
+  for (PlannedTensor& tensor : tensors_) {
+    if (!is_routed(tensor.spec.kind) || !uses_importance(tensor.type)) continue;
+    any = true;
+    DS4_TRY_VOID(find_importance(tensor, options.imatrix_strict));
+  }
+  if (!any) warnings_.emplace_back("no tensor has a type that uses the importance matrix");
+  const std::string prefix(kImatrixKeyPrefix);
+  layout_.add_string(prefix + "file", options.imatrix_path);
+  layout_.add_u64(prefix + "entries_count", imatrix_->entries.size());
+  if (!imatrix_->datasets.empty()) {
+    layout_.add_string(prefix + "dataset", imatrix_->datasets.front());
+  }
+  if (imatrix_->n_chunks > 0) {
+    layout_.add_u64(prefix + "chunks_count", static_cast<uint64_t>(imatrix_->n_chunks));
+  }
   return {};
 }
 
 Result<Conversion> Conversion::plan(const PlanOptions& options) {
   DS4_TRY(ModelConfig config, config_from_hf(options.hf_dir));
   DS4_TRY(safetensors::Checkpoint checkpoint, safetensors::Checkpoint::open(options.hf_dir));
-  const std::string vocab_path = options.hf_dir + "/tokenizer.json";
-  DS4_TRY(const VocabData vocab, load_hf_vocab(vocab_path));
-  DS4_TRY_VOID(check_vocab(vocab_path, vocab, config));
-
   Conversion conversion(std::make_unique<safetensors::Checkpoint>(std::move(checkpoint)));
   conversion.config_ = std::move(config);
-  conversion.has_mtp_ =
-      options.with_mtp && conversion.checkpoint_->find("mtp.0.e_proj.weight") != nullptr;
-  add_metadata(
-      conversion.layout_, conversion.config_, vocab,
-      {.n_draft_blocks = conversion.has_mtp_ ? 1 : 0, .effort_profile = options.effort_profile});
-
-  Weights names_only;
-  if (conversion.has_mtp_) names_only.mtp.emplace();
-  Result<void> planned;
-  visit_weights(conversion.config_, names_only, [&](const TensorSpec& spec, ConstTensor&) {
-    if (planned) planned = conversion.plan_tensor(spec, options);
-  });
-  DS4_TRY_VOID(std::move(planned));
+  DS4_TRY_VOID(options.template_path.empty() ? conversion.plan_by_recipe(options)
+                                             : conversion.plan_by_template(options));
+  DS4_TRY_VOID(conversion.use_imatrix(options));
   return conversion;
-}
-
-int64_t Conversion::tensor_bytes() const {
-  int64_t n = 0;
-  for (int i = 0; i < layout_.n_tensors(); ++i) n += layout_.tensor_bytes(i);
-  return n;
-}
-
-Result<void> Conversion::run(const std::string& path, const RunOptions& options,
-                             std::stop_token stop, ConvertProgress& progress) const {
-  DS4_TRY(gguf::Writer writer, gguf::Writer::create(layout_, path, options.overwrite));
-  ThreadPool pool(options.n_threads);
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    DS4_TRY_VOID(write_tensor(tensors_[i], static_cast<int>(i), config_.n_experts, pool, writer,
-                              stop, progress));
-    ++progress.tensors_done;
-  }
-  return writer.finish();
 }
 
 }  // namespace ds4

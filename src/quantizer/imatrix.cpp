@@ -29,7 +29,7 @@ std::vector<std::string> single_names(std::string_view name, std::string_view ma
 
 tl::unexpected<Error> wrong_length(std::string_view name, std::string_view what, int64_t expected,
                                    size_t found) {
-  return fail(ErrorCode::kInvalidArgument,
+  return fail(ErrorCode::kUnsupported,
               fmt::format("importance of {}: expected {} values ({}), found {}", name, expected,
                           what, found));
 }

@@ -42,13 +42,13 @@ class Imatrix {
 
   // Adds what `other` saw, weighting by counts, or, where one of them has none, by n_chunks. A
   // value of exactly 1 is then taken for "never seen". Errors, with this unchanged:
-  // kInvalidArgument when an entry has another length there.
+  // kUnsupported when an entry has another length there.
   Result<void> merge(const Imatrix& other);
 
   // Means of matrix `matrix` of `n_matrices` with `columns` columns each, looked up under
   // "NAME.expert.M", "NAME.expert_M", then as a part of the stack NAME, then under `matrix_name`
   // (what the checkpoint calls this one matrix). Empty when there is no such entry. Errors:
-  // kInvalidArgument for an entry of another length, expected and found.
+  // kUnsupported for an entry of another length, expected and found.
   Result<std::span<const float>> find(std::string_view name, std::string_view matrix_name,
                                       int64_t matrix, int64_t n_matrices, int64_t columns) const;
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "quant/codec.h"
+
 namespace ds4 {
 namespace {
 
@@ -65,11 +67,11 @@ DType recipe_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe) {
   return DType::kF32;
 }
 
-std::optional<DType> override_for(const TensorSpec& spec, const TypeOverrides& o) {
+std::optional<TypeChoice> override_for(const TensorSpec& spec, const TypeOverrides& o) {
   for (const auto& [name, type] : o.tensors) {
     if (spec.name.starts_with(name)) return type;
   }
-  const auto routed = [&](std::optional<DType> one) { return one ? one : o.routed; };
+  const auto routed = [&](const std::optional<TypeChoice>& one) { return one ? one : o.routed; };
   switch (spec.kind) {
     case TensorKind::kRoutedGate:
       return routed(o.routed_gate);
@@ -114,6 +116,12 @@ LayerSet default_mixed_layers(int64_t n_layers) {
   return LayerSet::range(n_layers - n, n_layers - 1);
 }
 
+Result<TypeChoice> type_choice_from_name(std::string_view name) {
+  if (name == "copy" || name == "template") return TypeChoice();
+  DS4_TRY(const DType type, dtype_from_name(name));
+  return TypeChoice(type);
+}
+
 Result<DType> planned_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe,
                            int64_t n_layers, const TypeOverrides& overrides) {
   if (recipe == Recipe::kMixed) {
@@ -122,8 +130,13 @@ Result<DType> planned_type(const TensorSpec& spec, bool source_is_f32, Recipe re
     DS4_TRY_VOID(high.check(n_layers));
     recipe = high.contains(layer_of(spec.name)) ? Recipe::kQ4 : Recipe::kQ2;
   }
-  const DType type =
-      override_for(spec, overrides).value_or(recipe_type(spec, source_is_f32, recipe));
+  return planned_type(spec, recipe_type(spec, source_is_f32, recipe), overrides);
+}
+
+Result<DType> planned_type(const TensorSpec& spec, DType template_type,
+                           const TypeOverrides& overrides) {
+  const TypeChoice choice = override_for(spec, overrides).value_or(TypeChoice());
+  const DType type = choice.type.value_or(template_type);
   const auto accepted = accepted_types(spec.kind);
   if (std::find(accepted.begin(), accepted.end(), type) == accepted.end()) {
     std::vector<std::string_view> names;

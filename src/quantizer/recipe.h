@@ -31,21 +31,31 @@ Result<Recipe> recipe_from_name(std::string_view name);
 // one.
 LayerSet default_mixed_layers(int64_t n_layers);
 
+// What an option asks for: a type, or (empty) what the template, or the recipe, has.
+struct TypeChoice {
+  TypeChoice() = default;
+  TypeChoice(DType t) : type(t) {}  // NOLINT: a type is a choice
+  std::optional<DType> type;
+};
+
+// "copy" and "template" keep; the rest is dtype_from_name().
+Result<TypeChoice> type_choice_from_name(std::string_view name);
+
 struct TypeOverrides {
   std::optional<LayerSet> mixed_layers;  // of kMixed; unset: default_mixed_layers()
-  std::optional<DType> routed;           // all three; the next three win over it
-  std::optional<DType> routed_gate;
-  std::optional<DType> routed_up;
-  std::optional<DType> routed_down;
-  std::optional<DType>
-      attention_proj;              // attn_q_a, attn_q_b, attn_kv, attn_output_*, MTP e_proj, h_proj
-  std::optional<DType> attention;  // compressor and indexer matrices
-  std::optional<DType> shared;     // shared experts
-  std::optional<DType> embedding;  // token_embd
-  std::optional<DType> output;     // output
-  std::optional<DType> dense;      // hyper-connection mixes and router
+  std::optional<TypeChoice> routed;      // all three; the next three win over it
+  std::optional<TypeChoice> routed_gate;
+  std::optional<TypeChoice> routed_up;
+  std::optional<TypeChoice> routed_down;
+  // attn_q_a, attn_q_b, attn_kv, attn_output_*, MTP e_proj, h_proj
+  std::optional<TypeChoice> attention_proj;
+  std::optional<TypeChoice> attention;  // compressor and indexer matrices
+  std::optional<TypeChoice> shared;     // shared experts
+  std::optional<TypeChoice> embedding;  // token_embd
+  std::optional<TypeChoice> output;     // output
+  std::optional<TypeChoice> dense;      // hyper-connection mixes and router
   // GGUF name or a prefix of names ("blk.3."); the first that matches counts.
-  std::vector<std::pair<std::string, DType>> tensors;
+  std::vector<std::pair<std::string, TypeChoice>> tensors;
 };
 
 // The type `spec` is written as. `source_is_f32`: the checkpoint holds it in F32, which the exact
@@ -54,5 +64,9 @@ struct TypeOverrides {
 // accepted types.
 Result<DType> planned_type(const TensorSpec& spec, bool source_is_f32, Recipe recipe,
                            int64_t n_layers, const TypeOverrides& overrides);
+
+// The same where a template says what the tensor was.
+Result<DType> planned_type(const TensorSpec& spec, DType template_type,
+                           const TypeOverrides& overrides);
 
 }  // namespace ds4
