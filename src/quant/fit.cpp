@@ -9,45 +9,6 @@
 namespace ds4 {
 namespace {
 
-void affine_codes(int n, const float* x, float inverse, float lo, int code_max, uint8_t* codes) {
-  for (int i = 0; i < n; ++i) {
-    codes[i] = static_cast<uint8_t>(round_even(inverse * (x[i] - lo), 0, code_max));
-  }
-}
-
-float affine_error(int n, const float* x, const float* w, float scale, float lo, bool absolute,
-                   const uint8_t* codes) {
-  float total = 0;
-  for (int i = 0; i < n; ++i) {
-    const float e = scale * static_cast<float>(codes[i]) + lo - x[i];
-    total += w[i] * (absolute ? std::fabs(e) : e * e);
-  }
-  return total;
-}
-
-// Least squares for given codes; false when the codes do not determine a line.
-bool solve_affine(int n, const float* x, const float* w, float sum_w, float sum_wx,
-                  const uint8_t* codes, float* scale, float* lo) {
-  float a = 0;
-  float b = 0;
-  float c = 0;
-  for (int i = 0; i < n; ++i) {
-    const float q = static_cast<float>(codes[i]);
-    a += w[i] * q;
-    b += w[i] * q * q;
-    c += w[i] * q * x[i];
-  }
-  const float det = sum_w * b - a * a;
-  if (!(det > 0)) return false;
-  *scale = (sum_w * c - sum_wx * a) / det;
-  *lo = (b * sum_wx - a * c) / det;
-  if (*lo > 0) {
-    *lo = 0;
-    *scale = c / b;
-  }
-  return true;
-}
-
 int positive_level(float value, int code_max) {
   return round_even(value, -kRoundEvenMax, code_max);
 }
@@ -110,50 +71,6 @@ bool improve_codes(int n, int code_max, const float* x, const float* w, uint8_t*
 }
 
 }  // namespace
-
-AffineFit fit_affine(int n, const float* x, const float* w, const AffineSearch& search,
-                     uint8_t* codes) {
-  DS4_DCHECK(n >= 1 && n <= kFitElemsMax);
-  float lo = x[0];
-  float hi = x[0];
-  float sum_w = 0;
-  float sum_wx = 0;
-  for (int i = 0; i < n; ++i) {
-    lo = std::min(lo, x[i]);
-    hi = std::max(hi, x[i]);
-    sum_w += w[i];
-    sum_wx += w[i] * x[i];
-  }
-  lo = std::min(lo, 0.0f);
-  if (hi <= lo) {
-    std::fill_n(codes, n, uint8_t{0});
-    return {.scale = 0, .min = -lo};
-  }
-  const float first = static_cast<float>(search.code_max) / (hi - lo);
-  float scale = 1 / first;
-  affine_codes(n, x, first, lo, search.code_max, codes);
-  float best = affine_error(n, x, w, scale, lo, search.absolute, codes);
-  for (int t = 0; t <= search.n_steps; ++t) {
-    // `lo` is the adopted one: once a trial wins, later trials start from its minimum, while `hi`
-    // stays. The reference search does the same, and files depend on it.
-    const float k =
-        (search.start + search.step * static_cast<float>(t) + static_cast<float>(search.code_max)) /
-        (hi - lo);
-    uint8_t trial[kFitElemsMax];
-    affine_codes(n, x, k, lo, search.code_max, trial);
-    float trial_scale = 0;
-    float trial_lo = 0;
-    if (!solve_affine(n, x, w, sum_w, sum_wx, trial, &trial_scale, &trial_lo)) continue;
-    const float error = affine_error(n, x, w, trial_scale, trial_lo, search.absolute, trial);
-    if (error < best) {
-      best = error;
-      scale = trial_scale;
-      lo = trial_lo;
-      std::copy_n(trial, n, codes);
-    }
-  }
-  return {.scale = scale, .min = -lo};
-}
 
 float fit_positive(int n, int code_max, const float* x, const float* w, uint8_t* codes) {
   DS4_DCHECK(n >= 1 && n <= kFitElemsMax);

@@ -28,9 +28,11 @@ struct AffineSearch {
   bool absolute = false;  // weigh |error| instead of its square
 };
 
-// Fits n values x [n] with weights w [n]; writes codes [n] in 0..code_max.
-AffineFit fit_affine(int n, const float* x, const float* w, const AffineSearch& search,
-                     uint8_t* codes);
+// Fits n_fits sub-blocks of n values each, x [n_fits, n] with weights w [n_fits, n], one by one or
+// several at once (the result is the same bits); writes fits [n_fits] and codes [n_fits, n] in
+// 0..code_max.
+void fit_affine(int n_fits, int n, const float* x, const float* w, const AffineSearch& search,
+                AffineFit* fits, uint8_t* codes);
 
 // Fits x ~ scale * code for mostly non-negative x; returns the scale (0 when nothing exceeds
 // 1e-15). Writes codes [n] in 0..code_max; a negative value may get a negative level, which is

@@ -5,234 +5,61 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <span>
-#include <vector>
 
-#include "quant/fit.h"
+#include "quant/iq2_xxs_codebook.h"
+#include "quant/iq2_xxs_search.h"
 #include "quant/rounding.h"
 
 namespace ds4 {
 namespace {
 
-constexpr int kOctet = 8;
-constexpr int kGroup = 32;
-constexpr int kDigitVectors = 6561;  // 3^8
-constexpr float kTiny = 1e-15f;      // groups with no larger magnitude are stored as zeros
+using iq2_xxs::GroupFit;
+using iq2_xxs::Groups;
+using iq2_xxs::kGroupElems;
+using iq2_xxs::kOctet;
 
-// A digit vector's number: digit i counts 3^i. Dense, unlike the two-bit codes.
-int digits_rank(const uint8_t* digits) {
-  int rank = 0;
-  for (int i = kOctet - 1; i >= 0; --i) rank = 3 * rank + digits[i];
-  return rank;
-}
-
-// For every digit vector either its codebook index, or the entries worth trying instead of it.
-class Codebook {
- public:
-  static const Codebook& get() {
-    static const Codebook instance;  // built once, then constant: encoding is thread-safe
-    return instance;
+// Splits the values of an octet into magnitudes and sign bits, and returns the 7 that are stored.
+// Only an even number of minus signs can be: an odd octet negates the magnitude whose weighted
+// square is smallest, and flips its sign bit.
+uint32_t split_signs(const float* x, const float* w, float* a) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kOctet; ++i) {
+    a[i] = std::fabs(x[i]);
+    if (x[i] < 0) bits |= 1u << i;
   }
-
-  // Codebook index, or -1.
-  int index_of(int rank) const { return index_[static_cast<size_t>(rank)]; }
-
-  // Entries at the two smallest distinct distances from the vector, by (distance, index).
-  std::span<const uint8_t> neighbours(int rank) const {
-    const auto r = static_cast<size_t>(rank);
-    return {neighbours_.data() + begin_[r], begin_[r + 1] - begin_[r]};
-  }
-
-  const uint8_t* digits(int entry) const { return digits_[static_cast<size_t>(entry)].data(); }
-  // 2 * digit + 1, the levels the search works with.
-  const float* levels(int entry) const { return levels_[static_cast<size_t>(entry)].data(); }
-
- private:
-  Codebook() {
-    index_.fill(-1);
-    for (int n = 0; n < kIq2XxsGridSize; ++n) {
-      const auto e = static_cast<size_t>(n);
-      for (size_t i = 0; i < kOctet; ++i) {
-        digits_[e][i] = static_cast<uint8_t>(iq2_xxs::kGridCodes[e] >> (2 * i) & 3);
-        levels_[e][i] = static_cast<float>(2 * digits_[e][i] + 1);
-      }
-      index_[static_cast<size_t>(digits_rank(digits_[e].data()))] = static_cast<int16_t>(n);
-    }
-    for (int rank = 0; rank < kDigitVectors; ++rank) {
-      begin_[static_cast<size_t>(rank)] = static_cast<uint32_t>(neighbours_.size());
-      if (index_of(rank) < 0) append_neighbours(rank);
-    }
-    begin_[kDigitVectors] = static_cast<uint32_t>(neighbours_.size());
-  }
-
-  void append_neighbours(int rank) {
-    int distance[kIq2XxsGridSize];
-    int nearest = std::numeric_limits<int>::max();
-    int second = nearest;
-    for (int n = 0; n < kIq2XxsGridSize; ++n) {
-      distance[n] = 0;
-      int rest = rank;
-      for (int i = 0; i < kOctet; ++i, rest /= 3) {
-        const int step = rest % 3 - digits(n)[i];
-        distance[n] += step * step;
-      }
-      if (distance[n] < nearest) {
-        second = nearest;
-        nearest = distance[n];
-      } else if (distance[n] > nearest && distance[n] < second) {
-        second = distance[n];
-      }
-    }
-    for (const int wanted : {nearest, second}) {
-      for (int n = 0; n < kIq2XxsGridSize; ++n) {
-        if (distance[n] == wanted) neighbours_.push_back(static_cast<uint8_t>(n));
-      }
-    }
-  }
-
-  std::array<std::array<uint8_t, kOctet>, kIq2XxsGridSize> digits_{};
-  std::array<std::array<float, kOctet>, kIq2XxsGridSize> levels_{};
-  std::array<int16_t, kDigitVectors> index_{};
-  std::array<uint32_t, kDigitVectors + 1> begin_{};
-  std::vector<uint8_t> neighbours_;
-};
-
-// One group of 32 being fitted.
-struct Group {
-  float a[kGroup];       // magnitudes; one of an octet may be negative, see split_signs()
-  float w[kGroup];       // weights
-  float root_w[kGroup];  // their square roots, which choose among codebook neighbours
-  uint32_t signs[4];     // 7-bit sign indices
-};
-
-struct GroupFit {
-  float scale = 0;
-  uint32_t grid_index[4] = {};
-  uint32_t signs[4] = {};
-};
-
-// Splits values into magnitudes and sign bits. Only an even number of minus signs can be stored: an
-// odd octet negates the magnitude whose weighted square is smallest, and flips its sign bit.
-void split_signs(const float* x, Group* group) {
-  for (int g = 0; g < 4; ++g) {
-    uint32_t bits = 0;
+  if (std::popcount(bits) % 2 != 0) {
+    int cheapest = 0;
+    float cost_min = std::numeric_limits<float>::infinity();
     for (int i = 0; i < kOctet; ++i) {
-      const float value = x[kOctet * g + i];
-      group->a[kOctet * g + i] = std::fabs(value);
-      if (value < 0) bits |= 1u << i;
-    }
-    if (std::popcount(bits) % 2 != 0) {
-      int cheapest = 0;
-      float cost_min = std::numeric_limits<float>::infinity();
-      for (int i = 0; i < kOctet; ++i) {
-        const float value = x[kOctet * g + i];
-        const float cost = group->w[kOctet * g + i] * value * value;
-        if (cost < cost_min) {
-          cost_min = cost;
-          cheapest = i;
-        }
+      const float cost = w[i] * x[i] * x[i];
+      if (cost < cost_min) {
+        cost_min = cost;
+        cheapest = i;
       }
-      group->a[kOctet * g + cheapest] = -group->a[kOctet * g + cheapest];
-      bits ^= 1u << cheapest;
     }
-    group->signs[g] = bits & 127u;
+    a[cheapest] = -a[cheapest];
+    bits ^= 1u << cheapest;
   }
-}
-
-// The neighbour that fits best at `scale`; the first of equally good ones.
-int best_neighbour(const Codebook& book, int rank, const float* a, const float* root_w,
-                   float scale) {
-  int best = -1;
-  float best_error = std::numeric_limits<float>::infinity();
-  for (const uint8_t entry : book.neighbours(rank)) {
-    const float* levels = book.levels(entry);
-    float error = 0;
-    for (int i = 0; i < kOctet; ++i) {
-      const float e = scale * levels[i] - a[i];
-      error += root_w[i] * e * e;
-    }
-    if (error < best_error) {
-      best_error = error;
-      best = entry;
-    }
-  }
-  return best < 0 ? book.neighbours(rank).front() : best;
-}
-
-// Codebook entries for the group at inverse scale k; `scale` is what neighbours are judged with.
-void choose_entries(const Codebook& book, const Group& group, float k, float scale,
-                    uint32_t* entries) {
-  for (int g = 0; g < 4; ++g) {
-    const float* a = group.a + kOctet * g;
-    uint8_t digits[kOctet];
-    for (int i = 0; i < kOctet; ++i) {
-      digits[i] = static_cast<uint8_t>(round_even(0.5f * (k * a[i] - 1), 0, 2));
-    }
-    const int rank = digits_rank(digits);
-    const int index = book.index_of(rank);
-    entries[g] = static_cast<uint32_t>(
-        index >= 0 ? index : best_neighbour(book, rank, a, group.root_w + kOctet * g, scale));
-  }
-}
-
-// P = sum w*a*L and Q = sum w*L*L; the best scale for these entries is P/Q.
-struct Projection {
-  float p = 0;
-  float q = 0;
-};
-
-Projection project(const Codebook& book, const Group& group, const uint32_t* entries) {
-  Projection sums;
-  for (int g = 0; g < 4; ++g) {
-    const float* levels = book.levels(static_cast<int>(entries[g]));
-    for (int i = 0; i < kOctet; ++i) {
-      const float w = group.w[kOctet * g + i];
-      sums.p += w * group.a[kOctet * g + i] * levels[i];
-      sums.q += w * levels[i] * levels[i];
-    }
-  }
-  return sums;
-}
-
-// Scale and entries of one group; an all-zero fit when nothing in it is worth a level.
-GroupFit fit_group(const Codebook& book, const Group& group) {
-  GroupFit fit;
-  if (*std::max_element(group.a, group.a + kGroup) < kTiny) return fit;
-  uint8_t ignored_codes[kGroup];
-  fit.scale = fit_positive(kGroup, 4, group.a, group.w, ignored_codes);
-  const float peak = 3 * fit.scale;
-  if (!(peak > 0)) return GroupFit{};
-
-  float best = 0;
-  for (int t = -6; t <= 6; ++t) {
-    const float k = (5 + 0.1f * static_cast<float>(t)) / peak;
-    uint32_t entries[4];
-    choose_entries(book, group, k, 1 / k, entries);
-    const Projection sums = project(book, group, entries);
-    if (sums.q > 0 && sums.p * sums.p > best * sums.q) {
-      fit.scale = sums.p / sums.q;
-      best = fit.scale * sums.p;
-      std::copy_n(entries, 4, fit.grid_index);
-    }
-  }
-  if (fit.scale > 0) {
-    choose_entries(book, group, 1 / fit.scale, fit.scale, fit.grid_index);
-    const Projection sums = project(book, group, fit.grid_index);
-    if (sums.q > 0) fit.scale = sums.p / sums.q;
-  }
-  std::copy_n(group.signs, 4, fit.signs);
-  if (fit.scale < 0) {  // a scale cannot be stored negative, all signs can be flipped
-    fit.scale = -fit.scale;
-    for (uint32_t& signs : fit.signs) signs = ~signs & 127u;
-  }
-  return fit;
+  return bits & 127u;
 }
 
 void store_u32(uint32_t value, uint8_t* dst) {
   for (int i = 0; i < 4; ++i) dst[i] = static_cast<uint8_t>(value >> (8 * i));
 }
 
-void pack(const GroupFit (&fits)[kIq2XxsGroups], BlockIq2Xxs* block) {
+// Sign indices of each group's octets.
+using Signs = uint32_t[kIq2XxsGroups][4];
+
+// A scale cannot be stored negative, all signs can be flipped; a group without a scale has no
+// signs.
+void make_positive(GroupFit& fit, uint32_t (&signs)[4]) {
+  if (!fit.fitted) std::fill_n(signs, 4, 0u);
+  if (!(fit.scale < 0)) return;
+  fit.scale = -fit.scale;
+  for (uint32_t& s : signs) s = ~s & 127u;
+}
+
+void pack(const GroupFit (&fits)[kIq2XxsGroups], const Signs& signs, BlockIq2Xxs* block) {
   std::memset(block, 0, sizeof(*block));
   float top = 0;
   for (const GroupFit& fit : fits) top = std::max(top, fit.scale);
@@ -241,12 +68,12 @@ void pack(const GroupFit (&fits)[kIq2XxsGroups], BlockIq2Xxs* block) {
   const float inverse = 1 / d;
   block->d = f32_to_f16(d);
   for (int b = 0; b < kIq2XxsGroups; ++b) {
-    const GroupFit& fit = fits[b];
     uint32_t a = 0;
-    uint32_t s = static_cast<uint32_t>(round_even(0.5f * (inverse * fit.scale - 1), 0, 15)) << 28;
+    uint32_t s = static_cast<uint32_t>(round_even(0.5f * (inverse * fits[b].scale - 1), 0, 15))
+                 << 28;
     for (int g = 0; g < 4; ++g) {
-      a |= fit.grid_index[g] << (8 * g);
-      s |= fit.signs[g] << (7 * g);
+      a |= static_cast<uint32_t>(fits[b].entries[g]) << (8 * g);
+      s |= signs[b][g] << (7 * g);
     }
     store_u32(a, block->payload + 8 * b);
     store_u32(s, block->payload + 8 * b + 4);
@@ -256,22 +83,26 @@ void pack(const GroupFit (&fits)[kIq2XxsGroups], BlockIq2Xxs* block) {
 }  // namespace
 
 void encode_block(const float* x, const float* importance, BlockIq2Xxs* block) {
-  const Codebook& book = Codebook::get();
   float sum_squares = 0;
   for (int i = 0; i < kIq2XxsElems; ++i) sum_squares += x[i] * x[i];
   const float sigma2 = sum_squares / static_cast<float>(kIq2XxsElems);
-  GroupFit fits[kIq2XxsGroups];
+  Groups groups;
+  Signs signs;
   for (int b = 0; b < kIq2XxsGroups; ++b) {
-    const float* xs = x + kGroup * b;
-    Group group;
-    for (int i = 0; i < kGroup; ++i) {
-      group.w[i] = importance[kGroup * b + i] * std::sqrt(sigma2 + xs[i] * xs[i]);
-      group.root_w[i] = std::sqrt(group.w[i]);
+    const float* xs = x + kGroupElems * b;
+    for (int i = 0; i < kGroupElems; ++i) {
+      groups.w[b][i] = importance[kGroupElems * b + i] * std::sqrt(sigma2 + xs[i] * xs[i]);
+      groups.root_w[b][i] = std::sqrt(groups.w[b][i]);
     }
-    split_signs(xs, &group);
-    fits[b] = fit_group(book, group);
+    for (int g = 0; g < 4; ++g) {
+      signs[b][g] =
+          split_signs(xs + kOctet * g, groups.w[b] + kOctet * g, groups.a[b] + kOctet * g);
+    }
   }
-  pack(fits, block);
+  GroupFit fits[kIq2XxsGroups];
+  iq2_xxs::search(groups, fits);
+  for (int b = 0; b < kIq2XxsGroups; ++b) make_positive(fits[b], signs[b]);
+  pack(fits, signs, block);
 }
 
 }  // namespace ds4

@@ -32,22 +32,32 @@ float quantize_to_max(const float* values, uint8_t* levels) {
   return top / static_cast<float>(kScaleMax);
 }
 
+// Scale and minimum of every sub-block.
+struct Lines {
+  float scales[kQ2KSubBlocks];
+  float mins[kQ2KSubBlocks];
+};
+
+Lines fit_lines(const float* x, const float* w, const AffineSearch& search, uint8_t* codes) {
+  AffineFit fits[kQ2KSubBlocks];
+  fit_affine(kQ2KSubBlocks, kSub, x, w, search, fits, codes);
+  Lines lines;
+  for (int j = 0; j < kQ2KSubBlocks; ++j) {
+    lines.scales[j] = fits[j].scale;
+    lines.mins[j] = fits[j].min;
+  }
+  return lines;
+}
+
 Parameters fit_plain(const float* x) {
   constexpr AffineSearch kSearch{
       .code_max = kCodeMax, .start = -0.5f, .step = 0.1f, .n_steps = 15, .absolute = true};
   Parameters p;
-  float scales[kQ2KSubBlocks];
-  float mins[kQ2KSubBlocks];
-  for (int j = 0; j < kQ2KSubBlocks; ++j) {
-    const float* xs = x + kSub * j;
-    float w[kSub];
-    for (int i = 0; i < kSub; ++i) w[i] = std::fabs(xs[i]);
-    const AffineFit fit = fit_affine(kSub, xs, w, kSearch, p.codes + kSub * j);
-    scales[j] = fit.scale;
-    mins[j] = fit.min;
-  }
-  p.d = quantize_to_max(scales, p.scales);
-  p.dmin = quantize_to_max(mins, p.mins);
+  float w[kQ2KElems];
+  for (int i = 0; i < kQ2KElems; ++i) w[i] = std::fabs(x[i]);
+  const Lines lines = fit_lines(x, w, kSearch, p.codes);
+  p.d = quantize_to_max(lines.scales, p.scales);
+  p.dmin = quantize_to_max(lines.mins, p.mins);
   return p;
 }
 
@@ -58,23 +68,18 @@ Parameters fit_weighted(const float* x, const float* importance) {
   float sum_squares = 0;
   for (int i = 0; i < kQ2KElems; ++i) sum_squares += x[i] * x[i];
   const float sigma2 = sum_squares / static_cast<float>(kQ2KElems);  // Q4_K doubles it, Q2_K not
-  float scales[kQ2KSubBlocks];
-  float mins[kQ2KSubBlocks];
+  float w[kQ2KElems];
   float weights[kQ2KSubBlocks];
   for (int j = 0; j < kQ2KSubBlocks; ++j) {
-    const float* xs = x + kSub * j;
-    float w[kSub];
     weights[j] = 0;
-    for (int i = 0; i < kSub; ++i) {
-      w[i] = importance[kSub * j + i] * std::sqrt(sigma2 + xs[i] * xs[i]);
+    for (int i = kSub * j; i < kSub * (j + 1); ++i) {
+      w[i] = importance[i] * std::sqrt(sigma2 + x[i] * x[i]);
       weights[j] += w[i];
     }
-    const AffineFit fit = fit_affine(kSub, xs, w, kSearch, p.codes + kSub * j);
-    scales[j] = fit.scale;
-    mins[j] = fit.min;
   }
-  p.d = fit_positive(kQ2KSubBlocks, kScaleMax, scales, weights, p.scales);
-  p.dmin = fit_positive(kQ2KSubBlocks, kScaleMax, mins, weights, p.mins);
+  const Lines lines = fit_lines(x, w, kSearch, p.codes);
+  p.d = fit_positive(kQ2KSubBlocks, kScaleMax, lines.scales, weights, p.scales);
+  p.dmin = fit_positive(kQ2KSubBlocks, kScaleMax, lines.mins, weights, p.mins);
   return p;
 }
 

@@ -157,7 +157,8 @@ TEST(FitAffine, RecoversAnExactLine) {
     x[i] = 0.25f * static_cast<float>(i % 16) - 1.0f;
     w[i] = 1.0f;
   }
-  const AffineFit fit = fit_affine(32, x, w, {}, codes);
+  AffineFit fit;
+  fit_affine(1, 32, x, w, {}, &fit, codes);
   EXPECT_NEAR(fit.scale, 0.25f, 1e-6f);
   EXPECT_NEAR(fit.min, 1.0f, 1e-6f);
   for (int i = 0; i < 32; ++i) EXPECT_EQ(codes[i], i % 16);
@@ -170,10 +171,11 @@ TEST(FitAffine, HandlesConstants) {
   uint8_t codes[16];
   float x[16];
   std::fill_n(x, 16, -2.0f);
-  const AffineFit negative = fit_affine(16, x, w, {}, codes);
+  AffineFit negative, zero;
+  fit_affine(1, 16, x, w, {}, &negative, codes);
   EXPECT_EQ(negative.scale * 15 - negative.min, -2.0f);
   std::fill_n(x, 16, 0.0f);
-  const AffineFit zero = fit_affine(16, x, w, {}, codes);
+  fit_affine(1, 16, x, w, {}, &zero, codes);
   EXPECT_EQ(zero.scale, 0.0f);
   EXPECT_EQ(zero.min, 0.0f);
 }

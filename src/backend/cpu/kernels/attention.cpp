@@ -1,6 +1,6 @@
 // A tile of the running softmax, and the indexer's scores.
 // clang-format off: this order is how Highway compiles the file once for each target.
-#include "backend/cpu/kernels/targets.h"
+#include "base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/attention.cpp"

@@ -6,7 +6,7 @@
 // into sum b mod 8, ascending; at the end 8 -> 4 -> 2 -> 1 pairwise. No fused operations: what
 // dot_block() gives, added in this order, has the same bits on every target.
 // clang-format off: this order is how Highway compiles the file once for each target.
-#include "backend/cpu/kernels/targets.h"
+#include "base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/dot_a8.cpp"

@@ -1,6 +1,6 @@
 // Weights in F32, F16 or BF16 against f32 activations; the order of additions is in lanes-inl.h.
 // clang-format off: this order is how Highway compiles the file once for each target.
-#include "backend/cpu/kernels/targets.h"
+#include "base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/dot_float.cpp"

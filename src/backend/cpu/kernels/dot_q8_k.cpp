@@ -6,7 +6,7 @@
 // exact in i32 like dot_sums() and dot_sum(). Blocks are finished in f32 with the operations of
 // dot_block() and added in ascending order: the same bits as the scalar code on every target.
 // clang-format off: this order is how Highway compiles the file once for each target.
-#include "backend/cpu/kernels/targets.h"
+#include "base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/dot_q8_k.cpp"

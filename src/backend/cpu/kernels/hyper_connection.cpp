@@ -1,7 +1,7 @@
 // The streams' weighted sum and their expansion: one channel at a time, vectors along the channels,
 // so a channel's few multiply-adds are the same whatever the width.
 // clang-format off: this order is how Highway compiles the file once for each target.
-#include "backend/cpu/kernels/targets.h"
+#include "base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/hyper_connection.cpp"

@@ -1,5 +1,5 @@
 // clang-format off: targets.h comes before Highway.
-#include "backend/cpu/kernels/targets.h"
+#include "base/simd_targets.h"
 
 #include <hwy/highway.h>
 // clang-format on
