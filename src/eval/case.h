@@ -77,6 +77,12 @@ Result<std::vector<Case>> parse_cases(std::string_view text, std::string_view na
 // The same of a file. Errors: also those of MappedFile::open (a folder, nothing there).
 Result<std::vector<Case>> load_cases(const std::string& path);
 
+// "12, 15-17" or "12": ascending or not, with or without spaces. Nothing when it is anything else.
+std::optional<std::vector<LineRange>> parse_line_set(std::string_view text);
+
+// An integer as it is compared: no leading zeros, no "-0". Nothing when `text` is not one.
+std::optional<std::string> canonical_integer(std::string_view text);
+
 // The cases that every ds4-eval carries: models/nano/cases.jsonl.
 std::string_view nano_suite_text();
 
