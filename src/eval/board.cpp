@@ -212,6 +212,11 @@ bool Board::quit_requested() const {
   return quit_;
 }
 
+void Board::linger(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, time, [&] { return paused_ || quit_ || next_.has_value(); });
+}
+
 std::optional<size_t> Board::take_next() {
   const std::lock_guard lock(mutex_);
   return std::exchange(next_, std::nullopt);
@@ -260,7 +265,7 @@ void Board::back_to_pending(size_t index) {
   ++version_;
 }
 
-void Board::finish(size_t index, CaseStatus status, std::string note) {
+double Board::finish(size_t index, CaseStatus status, std::string note) {
   const std::lock_guard lock(mutex_);
   DS4_CHECK(index < entries_.size());
   DS4_CHECK(is_finished(status));
@@ -269,6 +274,7 @@ void Board::finish(size_t index, CaseStatus status, std::string note) {
   entry.row.status = status;
   entry.text.note = std::move(note);
   ++version_;
+  return entry.row.elapsed_seconds;
 }
 
 void Board::finish_run() {

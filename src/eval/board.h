@@ -102,6 +102,8 @@ class Board {
   // For the runner. Waits while paused, unless quit; returns whether to go on.
   bool wait_while_paused();
   bool quit_requested() const;
+  // Waits so long, or until something is asked for.
+  void linger(std::chrono::milliseconds time);
   // The case asked for by run_next(), once.
   std::optional<size_t> take_next();
 
@@ -112,7 +114,8 @@ class Board {
   void token(size_t index, bool thinking, int64_t budget_left, std::string_view reasoning,
              std::string_view content);
   void back_to_pending(size_t index);
-  void finish(size_t index, CaseStatus status, std::string note);
+  // Returns the seconds it took.
+  double finish(size_t index, CaseStatus status, std::string note);
   void finish_run();
 
   double elapsed_seconds() const;

@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "chat/json_text.h"
 #include "chat/parse_messages.h"
+#include "eval/text.h"
 #include "tokenizer/utf8.h"
 
 namespace ds4::eval {
@@ -57,15 +58,8 @@ Result<std::string> name_of(const Json& object, const char* key, bool required) 
 }
 
 // One line for lists.
-std::string shortened(std::string_view line) {
-  std::string title(line.substr(0, kTitleBytesMax));
-  if (line.size() > kTitleBytesMax) {
-    while (!title.empty() && (static_cast<unsigned char>(title.back()) & 0xC0) == 0x80) {
-      title.pop_back();
-    }
-    if (!title.empty()) title.pop_back();
-    title += "…";
-  }
+std::string title_from(std::string_view line) {
+  std::string title = shortened(line, kTitleBytesMax);
   for (char& c : title) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
@@ -78,14 +72,14 @@ std::string last_line(std::string_view text) {
   if (end == std::string_view::npos) return {};
   text = text.substr(0, end + 1);
   const size_t newline = text.rfind('\n');
-  return shortened(newline == std::string_view::npos ? text : text.substr(newline + 1));
+  return title_from(newline == std::string_view::npos ? text : text.substr(newline + 1));
 }
 
 std::string first_line(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return {};
   text = text.substr(begin);
-  return shortened(text.substr(0, text.find('\n')));
+  return title_from(text.substr(0, text.find('\n')));
 }
 
 Result<ToolCall> expected_call(const Json& value) {
