@@ -1,7 +1,6 @@
 // ds4: answers a prompt with a DeepSeek-V4 model, or talks with a person at a terminal. The main
 // path through the project starts here: options -> model -> tokenizer -> engine and session
 // (engine/session.h) -> tokens as they come (turn.cpp). The one file that reads the environment.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "answer.h"
 #include "base/log.h"
+#include "common/program.h"
 #include "dump.h"
 #include "imatrix.h"
 #include "input.h"
@@ -25,16 +25,6 @@
 namespace {
 
 using namespace ds4;
-
-// A descriptor that is closed at the start would be given to the first file opened, which then gets
-// the answer, or is read as the prompt.
-void fill_standard_descriptors() {
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(fd, F_GETFD) != -1) continue;
-    // The wrong way round, so that using them fails; errors alone may vanish.
-    (void)::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
-  }
-}
 
 // What the flags leave to the environment.
 void read_environment(cli::Options& options) {
@@ -75,7 +65,7 @@ Result<std::optional<std::string>> read_prompt(const cli::Options& options) {
 // Messages may quote a hostile file.
 int report(const Error& error, int code) {
   std::fflush(stdout);
-  cli::print_error(fmt::format("ds4: {}\n", cli::without_controls(error.message)));
+  cli::print_error(fmt::format("ds4: {}\n", without_controls(error.message)));
   return code;
 }
 
@@ -102,7 +92,7 @@ Result<int> run(const cli::Options& options, const std::optional<std::string>& p
 }
 
 int guarded_main(int argc, char** argv) {
-  fill_standard_descriptors();
+  app::fill_standard_descriptors();
   cli::install_signals();
   cli::Parsed parsed = cli::parse_options(argc, argv);
   if (parsed.exit_code) return *parsed.exit_code;

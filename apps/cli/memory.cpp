@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/byte_size.h"
-#include "base/system_memory.h"
+#include "common/memory_check.h"
 #include "dump.h"
 #include "engine/calibrator.h"
 #include "engine/memory_plan.h"
 #include "engine/snapshot.h"
-#include "terminal.h"
 
 namespace ds4::cli {
 namespace {
@@ -31,30 +28,8 @@ MemoryPlanInput plan_input(const Model& model, const Options& options, int64_t s
                                   : 0};
 }
 
-// What the system leaves us or the user allows, whichever is less.
-MemoryBudget budget(const Model& model, const Options& options) {
-  SystemMemory memory = system_memory(model.file().file_bytes(), process_limits());
-  if (options.mem_limit && *options.mem_limit < memory.available_bytes) {
-    return {*options.mem_limit, "limit --mem-limit " + options.mem_limit_text};
-  }
-  return {memory.available_bytes, std::move(memory.source)};
-}
-
-std::string parts(const MemoryPlan& plan) {
-  std::string text;
-  const auto line = [&](const char* name, int64_t bytes, const std::string& note) {
-    if (bytes > 0) text += fmt::format("  {:<12}{:>12}  {}\n", name, format_byte_size(bytes), note);
-  };
-  line("weights", plan.weights, "mapped from the file");
-  line("KV cache", plan.kv_cache, fmt::format("{} tokens", plan.ctx_tokens));
-  line("snapshots", plan.snapshots, "to go back to");
-  line("workspace", plan.workspace, "activations of the largest step");
-  line("scratch", plan.scratch, "of single operations");
-  line("session", plan.sessions, "token history and logits");
-  line("statistics", plan.statistics, "sums of the importance matrix");
-  line("program", plan.program, "code, tokenizer, threads");
-  line("headroom", plan.headroom, "page tables, reserve");
-  return text;
+app::MemoryLimit limit_of(const Options& options) {
+  return {options.mem_limit, options.mem_limit_text};
 }
 
 }  // namespace
@@ -65,29 +40,15 @@ int64_t snapshot_bytes_wanted(const Options& options) {
 
 Result<int64_t> check_memory_plan(const Model& model, const Options& options,
                                   int64_t snapshot_bytes) {
-  MemoryPlanInput input = plan_input(model, options, snapshot_bytes);
-  DS4_TRY(MemoryPlan plan, MemoryPlan::make(model.config(), input));
-  const MemoryBudget allowed = budget(model, options);
-  if (plan.total() > allowed.bytes && !options.snapshot_bytes) {
-    // Snapshots save time and nothing else: they take what is left.
-    const int64_t missing = plan.total() - allowed.bytes;
-    input.snapshot_bytes = std::max<int64_t>(0, input.snapshot_bytes - missing);
-    DS4_TRY(plan, MemoryPlan::make(model.config(), input));
-  }
-  DS4_TRY_VOID(check_memory(plan, allowed, model.config(), input));
-  if (options.verbose) {
-    print_error(fmt::format("memory {} of {} ({})\n{}", format_byte_size(plan.total()),
-                            format_byte_size(allowed.bytes), allowed.source, parts(plan)));
-  } else {
-    print_error(fmt::format("memory {}\n", plan.summary()));
-  }
-  return input.snapshot_bytes;
+  return app::check_memory_plan(model.config(), plan_input(model, options, snapshot_bytes),
+                                limit_of(options), !options.snapshot_bytes.has_value(),
+                                options.verbose);
 }
 
 Result<void> print_memory_plan(const Model& model, const Options& options) {
   const MemoryPlanInput input = plan_input(model, options, 0);
   DS4_TRY(const MemoryPlan plan, MemoryPlan::make(model.config(), input));
-  const MemoryBudget allowed = budget(model, options);
+  const MemoryBudget allowed = app::memory_budget(input.weight_bytes, limit_of(options));
   fmt::print("memory       {}\n", plan.summary());
   const auto fits = check_memory(plan, allowed, model.config(), input);
   fmt::print("             {}\n",

@@ -6,15 +6,16 @@
 
 #include "backend/backend.h"
 #include "chat/effort.h"
+#include "common/exit_codes.h"
 #include "engine/sampler.h"
 #include "ops/precision.h"
 #include "terminal.h"
 
 namespace ds4::cli {
 
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitInterrupted = 130;
+using app::kExitFailed;
+using app::kExitInterrupted;
+using app::kExitUsage;
 
 enum class Mode {
   kAnswer,  // one prompt; without a prompt, at a terminal, a conversation (main.cpp)

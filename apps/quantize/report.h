@@ -9,14 +9,15 @@
 #include <thread>
 
 #include "base/result.h"
+#include "common/exit_codes.h"
 #include "gguf/writer.h"
 #include "quantizer/progress.h"
 
 namespace ds4 {
 
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitInterrupted = 130;
+using app::kExitFailed;
+using app::kExitInterrupted;
+using app::kExitUsage;
 
 // Tensors and bytes by type, and the size of the file.
 std::string describe_layout(const gguf::Layout& layout);

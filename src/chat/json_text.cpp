@@ -118,6 +118,10 @@ Result<ordered_json> parse(std::string_view text, bool plain_members) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("JSON too long: {} bytes, at most {}", text.size(), kJsonBytesMax));
   }
+  // The library takes a NUL for the end of its input and would pass over what is behind it.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return fail(ErrorCode::kCorrupt, fmt::format("not JSON at byte {}: a NUL", nul));
+  }
   Builder builder(plain_members);
   return builder.take(ordered_json::sax_parse(text, &builder));
 }

@@ -9,6 +9,15 @@
 #include "engine/log_softmax.h"
 
 namespace ds4 {
+namespace {
+
+Result<void> check_token(Token token, int64_t vocab_size) {
+  if (token >= 0 && token < vocab_size) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("token {}: expected 0 .. {}", token, vocab_size - 1));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Scorer>> Scorer::create(Model model, const ScorerOptions& options) {
   std::unique_ptr<Scorer> scorer(new Scorer(std::move(model), options));
@@ -47,13 +56,25 @@ Result<std::vector<double>> Scorer::score(std::span<const Token> tokens, const P
                 fmt::format("the text has {} tokens, the context holds {} (see --ctx)", total,
                             options_.ctx_tokens));
   }
-  cache_->reset();
+  restart();
   std::vector<double> out;
   out.reserve(tokens.size());
+  const auto on_row = [&](int64_t place, std::span<const float> logits) -> Result<void> {
+    const Token next = tokens[static_cast<size_t>(place + 1)];
+    DS4_TRY_VOID(check_token(next, std::ssize(logits)));
+    const double value = LogSoftmax(logits).of(logits[static_cast<size_t>(next)]);
+    if (!std::isfinite(value)) {
+      return fail(ErrorCode::kNonFinite,
+                  fmt::format("the logits after token {} are not finite", place));
+    }
+    out.push_back(value);
+    return {};
+  };
   // The last token is scored, not evaluated: what would follow it is of no interest.
   for (int64_t done = 0; done < total - 1;) {
     const int64_t n = std::min(total - 1 - done, options_.chunk_tokens);
-    DS4_TRY_VOID(score_chunk(tokens, done, n, out));
+    DS4_TRY_VOID(
+        advance(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), on_row));
     done += n;
     if (progress && !progress(done, total - 1)) {
       return fail(ErrorCode::kCancelled, fmt::format("stopped after {} of {} tokens", done, total));
@@ -62,28 +83,37 @@ Result<std::vector<double>> Scorer::score(std::span<const Token> tokens, const P
   return out;
 }
 
-Result<void> Scorer::score_chunk(std::span<const Token> tokens, int64_t begin, int64_t n,
-                                 std::vector<double>& out) {
-  const StepSpan span{.cache = cache_.get(),
-                      .tokens = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(n))};
-  std::vector<int64_t> rows(static_cast<size_t>(n));
+void Scorer::restart() {
+  cache_->reset();
+  length_ = 0;
+}
+
+Result<void> Scorer::advance(std::span<const Token> tokens, const OnRow& on_row) {
+  const int64_t total = length_ + std::ssize(tokens);
+  if (total > options_.ctx_tokens) {
+    return fail(ErrorCode::kContextFull,
+                fmt::format("the text has {} tokens, the context holds {} (see --ctx)", total,
+                            options_.ctx_tokens));
+  }
+  while (!tokens.empty()) {
+    const size_t n = std::min(tokens.size(), static_cast<size_t>(options_.chunk_tokens));
+    DS4_TRY_VOID(run_chunk(tokens.first(n), on_row));
+    tokens = tokens.subspan(n);
+  }
+  return {};
+}
+
+Result<void> Scorer::run_chunk(std::span<const Token> tokens, const OnRow& on_row) {
+  const StepSpan span{.cache = cache_.get(), .tokens = tokens};
+  std::vector<int64_t> rows(tokens.size());
   std::iota(rows.begin(), rows.end(), int64_t{0});
   DS4_TRY_VOID(forward_->run({.spans = {&span, 1}, .logit_rows = rows, .streams_in = {}}));
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < std::ssize(tokens); ++i) {
     backend_.device->download(std::as_writable_bytes(std::span(row_)),
                               forward_->logits().row_data(i));
-    const Token next = tokens[static_cast<size_t>(begin + i + 1)];
-    if (next < 0 || next >= static_cast<Token>(row_.size())) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("token {}: expected 0 .. {}", next, row_.size() - 1));
-    }
-    const double value = LogSoftmax(row_).of(row_[static_cast<size_t>(next)]);
-    if (!std::isfinite(value)) {
-      return fail(ErrorCode::kNonFinite,
-                  fmt::format("the logits after token {} are not finite", begin + i));
-    }
-    out.push_back(value);
+    DS4_TRY_VOID(on_row(length_ + i, row_));
   }
+  length_ += std::ssize(tokens);
   return {};
 }
 

@@ -38,11 +38,23 @@ class Scorer {
   // the chunk. Errors: kInvalidArgument below two tokens, kContextFull, kCancelled, kNonFinite.
   Result<std::vector<double>> score(std::span<const Token> tokens, const Progress& progress = {});
 
+  // The same piece by piece, with all logits: restart() begins a text, advance() evaluates further
+  // tokens of it and shows the logits after each, f32 [vocab_size], valid during the call, with the
+  // token's place in the text. Values do not depend on how the text is cut into calls. Errors:
+  // kContextFull before anything happens, kInvalidArgument for a token outside the vocabulary, and
+  // whatever `on_row` returns; after one of those the text has to be begun again.
+  using OnRow = std::function<Result<void>(int64_t place, std::span<const float> logits)>;
+  void restart();
+  Result<void> advance(std::span<const Token> tokens, const OnRow& on_row);
+
+  const Model& model() const { return model_; }
+  const ScorerOptions& options() const { return options_; }
+  Device& device() { return *backend_.device; }
+
  private:
   Scorer(Model model, const ScorerOptions& options) : model_(std::move(model)), options_(options) {}
 
-  Result<void> score_chunk(std::span<const Token> tokens, int64_t begin, int64_t n,
-                           std::vector<double>& out);
+  Result<void> run_chunk(std::span<const Token> tokens, const OnRow& on_row);
 
   Model model_;
   ScorerOptions options_;
@@ -51,6 +63,7 @@ class Scorer {
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<KvCache> cache_;
   std::vector<float> row_;
+  int64_t length_ = 0;  // of the text so far
 };
 
 }  // namespace ds4

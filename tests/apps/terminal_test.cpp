@@ -1,5 +1,5 @@
 // What reaches a person's terminal.
-#include "terminal.h"
+#include "common/terminal.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "tests/base/temp_folder.h"
 #include "tokenizer/utf8.h"
 
-namespace ds4::cli {
+namespace ds4::app {
 namespace {
 
 // Every control character of both sets, alone and between letters.
@@ -75,4 +75,4 @@ TEST(Terminal, StylesDependOnTheTerminalsName) {
 }
 
 }  // namespace
-}  // namespace ds4::cli
+}  // namespace ds4::app

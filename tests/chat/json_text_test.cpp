@@ -56,6 +56,11 @@ TEST(JsonText, ErrorsSayWhere) {
     ASSERT_FALSE(value.has_value()) << text;
     EXPECT_EQ(value.error().code, ErrorCode::kCorrupt) << text;
   }
+  // A NUL ends no text: what is behind it counts.
+  for (const std::string_view text : {std::string_view("{}\0 {}", 6), std::string_view("1\0", 2)}) {
+    EXPECT_FALSE(parse_json(text).has_value());
+    EXPECT_FALSE(parse_request_json(text).has_value());
+  }
 }
 
 // BC-51: deep nesting is an error, not a stack overflow; unclosed or not.

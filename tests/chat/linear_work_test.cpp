@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "chat/output_splitter.h"
+#include "chat/tool_calls.h"
 #include "tests/chat/conversations.h"
 #include "tests/tokenizer/vocabs.h"
 
@@ -109,6 +110,51 @@ TEST(LinearWork, SplittingALongAnswer) {
               }),
               24)
         << unit;
+  }
+}
+
+// Tool calls, in one go and token by token: what a model can repeat without end, each piece of
+// which a careless reader looks at together with all that came before. `head` puts the reader where
+// the piece costs most.
+TEST(LinearWork, ReadingToolCalls) {
+  const std::vector<Tool> tools = {{"f", R"({"name": "f"})"}};
+  const std::string block = "<｜DSML｜tool_calls><｜DSML｜invoke name=\"f\">";
+  const std::string value = block + "<｜DSML｜parameter name=\"a\" string=\"true\">";
+  const std::string unmarked = "<｜DSML｜parameter name=\"a\">";
+  const std::string whole = value + "x</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>";
+  for (const auto& [head, unit] : std::vector<std::pair<std::string, std::string>>{
+           {"", "<｜DSML｜tool_calls>"},
+           {"", "`` <"},
+           {"", "</｜DSML｜tool_calls> "},
+           {"", whole + " "},
+           {"<｜DSML｜tool_calls>", " \n"},
+           {block, "<｜DSML｜invoke name=\"f\">"},
+           {block, unmarked},
+           {block, unmarked + "1</｜DSML｜parameter>"},
+           {block + "{", "</｜DSML｜tool_calls> </｜DSML｜invoke> ."},
+           {value, "</｜DSML｜invoke> \n"},
+           {value + "</｜DSML｜invoke>", " "},
+           {value, "\n<｜DSML｜parameter name='x"}}) {
+    std::string few = head, many = head;
+    for (int64_t i = 0; i < kFew; ++i) few += unit;
+    for (int64_t i = 0; i < kMany; ++i) many += unit;
+    const auto text = [&](int64_t n) -> const std::string& { return n == kFew ? few : many; };
+    EXPECT_LE(ratio([&](int64_t n) {
+                const ParsedAnswer said = parse_answer("", text(n), Finish::kStop, tools);
+                const ParsedAnswer thought = parse_answer(text(n), "", Finish::kStop, tools);
+                ASSERT_TRUE(said.reasoning.empty() && thought.content.empty());
+              }),
+              24)
+        << head << unit;
+    EXPECT_LE(ratio([&](int64_t n) {
+                ToolBlockWatch watch;
+                for (size_t at = 0; at < text(n).size(); at += 4) {
+                  watch.push(std::string_view(text(n)).substr(at, 4));
+                }
+                ASSERT_EQ(watch.closed(), unit.starts_with(whole));
+              }),
+              24)
+        << head << unit;
   }
 }
 

@@ -1,9 +1,13 @@
 // A client's request, and a model's answer. The first byte chooses: 'A' an answer for the
-// OutputSplitter, anything else options for a request whose JSON is the rest.
+// OutputSplitter, 'T' and 't' the text of an answer with tool calls, anything else options for a
+// request whose JSON is the rest.
 //
 // Held for requests: whatever the texts are, the prompt has the control ids that the template
 // writes for a conversation of this shape and no others, and decodes to the rendered text. Held for
-// answers: every chunk is whole UTF-8, and how tokens cut the bytes changes nothing.
+// answers: every chunk is whole UTF-8, and how tokens cut the bytes changes nothing. Held for tool
+// calls: arguments are JSON objects, texts stay whole UTF-8, an answer without calls or with an
+// error loses nothing but closers, where it was cut into pieces changes nothing, and what was
+// understood is understood again after rendering.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -14,6 +18,7 @@
 #include "chat/output_splitter.h"
 #include "chat/parse_messages.h"
 #include "chat/render.h"
+#include "chat/tool_calls.h"
 #include "tests/fuzz/input.h"
 #include "tokenizer/utf8.h"
 
@@ -218,6 +223,112 @@ void check_answer(const Input& input, ThinkingMode mode) {
   DS4_CHECK(chunks.size() <= 1 && all == repaired(text));
 }
 
+const std::vector<Tool>& some_tools() {
+  static const std::vector<Tool> tools = {
+      {"put",
+       R"({"name": "put", "parameters": {"properties": {"path": {"type": "string"},
+           "n": {"type": "integer"}, "o": {"type": "object", "properties": {"b": {}}}}}})"},
+      {"now", R"({"name": "now"})"}};
+  return tools;
+}
+
+bool is_object(const std::string& text) {
+  const auto parsed = parse_json(text);
+  return parsed && parsed->is_object();
+}
+
+// A key or value that ends its own tag early cannot come back: the format has no escapes.
+bool is_plain(const std::string& text) {
+  return text.find_first_of("<>\"\n\r\\") == std::string::npos && text.size() < 200;
+}
+
+bool has_plain_arguments(const ToolCall& call) {
+  if (!is_plain(call.name) || !is_plain(call.arguments)) return false;
+  const auto parsed = parse_json(call.arguments);
+  DS4_CHECK(parsed.has_value());
+  for (const auto& item : parsed->items()) {
+    if (!is_plain(item.key()) || item.key() == "arguments" || item.key() == "input") return false;
+  }
+  return true;
+}
+
+void check_rendered_calls(const std::vector<ToolCall>& calls) {
+  Conversation made;
+  made.messages.resize(1);
+  made.messages[0].role = Role::kAssistant;
+  for (const ToolCall& call : calls) {
+    if (has_plain_arguments(call)) made.messages[0].tool_calls.push_back(call);
+  }
+  if (made.messages[0].tool_calls.empty()) return;
+  const auto segments = render(made, {.thinking = {.mode = ThinkingMode::kChat}});
+  DS4_CHECK(segments.has_value());
+  const ParsedAnswer again =
+      parse_answer("", to_text(*segments), Finish::kStop, some_tools(), Channel::kContent);
+  DS4_CHECK(again.error.empty());
+  DS4_CHECK(again.calls.size() == made.messages[0].tool_calls.size());
+  for (size_t i = 0; i < again.calls.size(); ++i) {
+    const ToolCall& call = made.messages[0].tool_calls[i];
+    DS4_CHECK(again.calls[i].name == call.name);
+    DS4_CHECK(write_json(*parse_json(again.calls[i].arguments)) ==
+              write_json(*parse_json(call.arguments)));
+  }
+}
+
+void check_parsed(const ParsedAnswer& answer, const std::string& text, bool in_content) {
+  DS4_CHECK(!utf8_repair(answer.reasoning) && !utf8_repair(answer.content));
+  for (const ToolCall& call : answer.calls) {
+    DS4_CHECK(!call.name.empty() && is_object(call.arguments) && !utf8_repair(call.arguments));
+  }
+  const std::string& kept = in_content ? answer.content : answer.reasoning;
+  DS4_CHECK(text.starts_with(kept));
+  if (!answer.error.empty()) DS4_CHECK(answer.calls.empty() && kept == text);
+  if (answer.calls.empty() && answer.error.empty() && !answer.truncated) {
+    // Only closers may have gone, or the markup of an empty block.
+    const std::string_view gone = std::string_view(text).substr(kept.size());
+    DS4_CHECK(gone.empty() || gone.find("DSML") != std::string_view::npos ||
+              gone.find("tool_calls") != std::string_view::npos);
+  }
+}
+
+// The whole text in one push, and one character a push: closed at the same place.
+void check_watch(const std::string& text, const ParsedAnswer& limited) {
+  ToolBlockWatch whole, single;
+  whole.push(text);
+  size_t closed_at = 0;
+  for (size_t at = 0; at < text.size() && !single.closed();) {
+    const auto n = static_cast<size_t>(utf8_step(text, static_cast<int64_t>(at)).n_bytes);
+    single.push(std::string_view(text).substr(at, n));
+    at += n;
+    closed_at = at;
+  }
+  DS4_CHECK(whole.closed() == single.closed());
+  if (limited.error.empty() && !limited.calls.empty()) {
+    DS4_CHECK(single.closed() == !limited.truncated);
+  }
+  if (!single.closed()) return;
+  const ParsedAnswer stopped =
+      parse_answer("", text.substr(0, closed_at), Finish::kStop, some_tools(), Channel::kContent);
+  const ParsedAnswer full = parse_answer("", text, Finish::kStop, some_tools(), Channel::kContent);
+  DS4_CHECK(stopped.error == full.error && stopped.calls.size() == full.calls.size());
+  DS4_CHECK(!full.error.empty() || stopped.content == full.content);
+}
+
+void check_tool_calls(std::string_view bytes, Finish finish) {
+  const std::string text = repaired(bytes);
+  const ParsedAnswer said = parse_answer("", text, finish, some_tools(), Channel::kContent);
+  check_parsed(said, text, /*in_content=*/true);
+  DS4_CHECK(said.reasoning.empty() && !said.recovered);
+  DS4_CHECK(!said.truncated || finish == Finish::kLength);
+  const ParsedAnswer thought = parse_answer(text, "", finish, some_tools());
+  check_parsed(thought, text, /*in_content=*/false);
+  DS4_CHECK(thought.content.empty() && thought.error.empty() && !thought.truncated);
+  DS4_CHECK(thought.recovered == !thought.calls.empty());
+  const ParsedAnswer off = parse_answer(text, text, finish, {});
+  DS4_CHECK(off.reasoning == text && off.content == text && off.calls.empty());
+  if (finish == Finish::kLength) check_watch(text, said);
+  check_rendered_calls(said.calls);
+}
+
 }  // namespace
 }  // namespace ds4
 
@@ -227,6 +338,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto flags = input.take<uint8_t>();
   if (flags == 'A' || flags == 'a') {
     check_answer(input, flags == 'A' ? ThinkingMode::kThinking : ThinkingMode::kChat);
+  } else if (flags == 'T' || flags == 't') {
+    check_tool_calls(input.rest(), flags == 'T' ? Finish::kStop : Finish::kLength);
   } else {
     check_request(flags, input.rest());
   }

@@ -37,6 +37,7 @@ const std::vector<Room>& rooms() {
       {"chat", {"tokenizer"}},
       {"kvstore", {"tokenizer", "engine"}},
       {"quantizer", {"tensor", "quant", "gguf", "safetensors", "tokenizer", "model"}},
+      {"eval", {"tokenizer", "chat", "engine", "model", "ops", "backend"}},
       {"distributed", {"tensor", "engine"}},
       {"server", {"tokenizer", "chat", "kvstore", "engine"}},
       {"agent", {"tokenizer", "chat", "kvstore", "engine"}},

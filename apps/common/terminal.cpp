@@ -1,4 +1,4 @@
-#include "terminal.h"
+#include "common/terminal.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace ds4::cli {
+namespace ds4::app {
 namespace {
 
 constexpr std::string_view kDim = "\x1b[2m";
@@ -122,4 +122,4 @@ void PrefillProgress::clear() {
   shown_ = false;
 }
 
-}  // namespace ds4::cli
+}  // namespace ds4::app

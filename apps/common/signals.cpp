@@ -1,4 +1,4 @@
-#include "signals.h"
+#include "common/signals.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <csignal>
 
-#include "options.h"
+#include "common/exit_codes.h"
 
-namespace ds4::cli {
+namespace ds4::app {
 namespace {
 
 // A handler runs on any thread, so these are atomics; lock-free ones are safe in a handler.
@@ -79,4 +79,4 @@ void drain_signal_fd() {
   }
 }
 
-}  // namespace ds4::cli
+}  // namespace ds4::app

@@ -1,0 +1,30 @@
+#pragma once
+// Whether a program's plan fits into this machine's memory, said before it is allocated.
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "engine/memory_plan.h"
+#include "model/config.h"
+
+namespace ds4::app {
+
+// --mem-limit, as bytes and as it was typed.
+struct MemoryLimit {
+  std::optional<int64_t> bytes;
+  std::string text;
+};
+
+// What the system leaves us or the user allows, whichever is less.
+MemoryBudget memory_budget(int64_t weight_bytes, const MemoryLimit& limit);
+
+// Prints the plan on standard error: one line, or a line a part when `verbose`. With
+// `snapshots_may_shrink` they take what is left. Returns the bytes snapshots may take. Errors:
+// kOutOfMemory with the numbers and the largest context that fits; kInvalidArgument for a context
+// outside the model's.
+Result<int64_t> check_memory_plan(const ModelConfig& config, MemoryPlanInput input,
+                                  const MemoryLimit& limit, bool snapshots_may_shrink,
+                                  bool verbose);
+
+}  // namespace ds4::app
