@@ -35,7 +35,8 @@ A case file is JSON lines of {"id", "question", "choices"?, "answer"} with a let
 line numbers ("12, 15-17"), or of {"id", "messages", "tools"?, "expect": {"content"} or
 {"tool_calls": [{"name", "arguments"}]}}. docs/formats/eval.md has all of it.
 Results go to standard output, one line a case as it ends and totals at the end; progress goes to
-standard error. Ctrl-C ends the run and reports what was finished.
+standard error. At a terminal a run has a page of its own instead, with its keys in the last row; q
+leaves it and prints the totals. Ctrl-C ends the run and reports what was finished.
 Exit codes: 0 the run finished, 1 errors or below --min-pass, 2 wrong command line, 130 interrupted.)";
 
 // Flags that need more than a conversion.

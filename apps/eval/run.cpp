@@ -9,9 +9,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "common/signals.h"
@@ -20,6 +23,7 @@
 #include "eval/runner.h"
 #include "eval/trace.h"
 #include "program.h"
+#include "tui.h"
 
 namespace ds4::evaluate {
 namespace {
@@ -249,32 +253,68 @@ Result<int> report(const eval::Runner& runner, const eval::Board& board,
   return app::interrupted() ? app::kExitInterrupted : code;
 }
 
-// The run without a screen.
-Result<void> run_plain(const Work& work, const Tokenizer& tokenizer, eval::Decoder& decoder,
-                       eval::Board& board, TraceFile& trace, const Options& options,
-                       std::unique_ptr<eval::Runner>& runner) {
-  ProgressLine progress(options.screen, board);
+// A run and what it is made of, with a screen or without.
+struct Run {
+  const Work& work;
+  const Tokenizer& tokenizer;
+  eval::Decoder& decoder;
+  eval::Board& board;
+  TraceFile& trace;
+  const Options& options;
+  std::unique_ptr<eval::Runner> runner;
+
+  void make_runner(int64_t pause_ms, eval::RunHooks hooks) {
+    runner = std::make_unique<eval::Runner>(
+        work.cases, work.prompts, tokenizer, decoder, board,
+        eval::RunOptions{.answer = options.answer, .pause_ms = pause_ms}, std::move(hooks));
+  }
+  void trace_outcome(const eval::Outcome& o) {
+    if (!trace.wanted()) return;
+    trace.write(eval::trace_case(o, std::ssize(work.cases), work.cases[o.index],
+                                 work.prompts[o.index], options.answer.sampler));
+  }
+};
+
+Result<void> run_plain(Run& run) {
+  ProgressLine progress(run.options.screen, run.board);
   Result<void> printed;
-  const int64_t n = std::ssize(work.cases);
   const auto on_outcome = [&](const eval::Outcome& o) {
     progress.clear();
-    if (printed) printed = print(eval::outcome_line(o, n));
-    if (trace.wanted()) {
-      trace.write(eval::trace_case(o, n, work.cases[o.index], work.prompts[o.index],
-                                   options.answer.sampler));
-    }
+    if (printed) printed = print(eval::outcome_line(o, std::ssize(run.work.cases)));
+    run.trace_outcome(o);
   };
   const auto interrupted = [&] {
     progress.update();
     return app::interrupted() || !printed;
   };
-  runner = std::make_unique<eval::Runner>(work.cases, work.prompts, tokenizer, decoder, board,
-                                          eval::RunOptions{.answer = options.answer},
-                                          eval::RunHooks{on_outcome, interrupted});
-  auto ran = runner->run();
+  run.make_runner(0, {on_outcome, interrupted});
+  auto ran = run.runner->run();
   progress.clear();
   if (!printed) return printed;
   return ran;
+}
+
+// The runner works in a thread of its own; the terminal stays with this one.
+Result<void> run_full_screen(Run& run) {
+  run.make_runner(run.options.pause_ms,
+                  {[&](const eval::Outcome& o) { run.trace_outcome(o); }, app::interrupted});
+  Result<void> ran;
+  std::thread worker([&] {
+    try {
+      ran = run.runner->run();
+    } catch (const std::exception& e) {
+      ran = fail(ErrorCode::kOutOfMemory, e.what());
+    }
+    run.board.finish_run();  // on every way out, or the screen would wait for it
+  });
+  auto shown = show_board(run.board);
+  worker.join();
+  return shown ? ran : shown;
+}
+
+bool wants_full_screen(const Options& options) {
+  return !options.plain && options.screen.out_is_terminal && options.screen.styles &&
+         ::isatty(STDIN_FILENO) == 1;
 }
 
 }  // namespace
@@ -294,10 +334,10 @@ Result<int> run_cases(const Options& options) {
   note_budget(work, options);
   app::enter_phase(app::Phase::kWorking);
   eval::Board board(board_cases(work));
-  std::unique_ptr<eval::Runner> runner;
-  const auto ran = run_plain(work, tokenizer, *decoder, board, trace, options, runner);
+  Run run{work, tokenizer, *decoder, board, trace, options, nullptr};
+  const auto ran = wants_full_screen(options) ? run_full_screen(run) : run_plain(run);
   // What was finished before an error counts all the same.
-  DS4_TRY(int code, report(*runner, board, facts, options));
+  DS4_TRY(int code, report(*run.runner, board, facts, options));
   if (!ran) return tl::unexpected(ran.error());
   if (trace.failed() && code == 0) code = app::kExitFailed;
   return code;

@@ -43,6 +43,7 @@ class PtyProcess {
     size.ws_row = options.rows;
     pid_ = ::forkpty(&master_, nullptr, nullptr, &size);
     if (pid_ == 0) become(argv, options);
+    (void)::tcgetattr(master_, &mode_at_start_);
     reader_ = std::thread([this] { read_screen(); });
   }
   ~PtyProcess() {
@@ -104,8 +105,16 @@ class PtyProcess {
     }
     waited_ = true;
     reader_.join();
+    (void)::tcgetattr(master_, &mode_at_end_);
     ::close(master_);
     return code_;
+  }
+  // Whether the terminal works as it did when the program started: echo, lines, Ctrl-C.
+  bool mode_is_as_it_was() const {
+    termios now = mode_at_end_;
+    if (!waited_) (void)::tcgetattr(master_, &now);
+    return now.c_iflag == mode_at_start_.c_iflag && now.c_oflag == mode_at_start_.c_oflag &&
+           now.c_lflag == mode_at_start_.c_lflag && now.c_cflag == mode_at_start_.c_cflag;
   }
   bool running() const {
     siginfo_t info = {};
@@ -151,6 +160,7 @@ class PtyProcess {
   bool waited_ = false;
   int code_ = 0;
   std::string between_;
+  termios mode_at_start_ = {}, mode_at_end_ = {};
   std::thread reader_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
