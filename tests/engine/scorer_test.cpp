@@ -69,6 +69,35 @@ TEST(Scorer, GivesWhatASessionGivesTokenByToken) {
   }
 }
 
+// The pieces of advance() are one text: places count on, and every row is what score() takes its
+// values from, however the text is cut.
+TEST(Scorer, ATextInPiecesShowsTheRowsOfTheWhole) {
+  std::vector<Token> tokens = NanoReference::open().prompt("mid511").ids;
+  tokens.resize(60);
+  const auto scorer = make_scorer(16);
+  const auto want = scorer->score(tokens);
+  ASSERT_TRUE(want);
+  for (const size_t piece : {size_t{1}, size_t{23}, size_t{59}}) {
+    std::vector<double> got;
+    const auto on_row = [&](int64_t place, std::span<const float> row) -> Result<void> {
+      EXPECT_EQ(place, std::ssize(got));
+      const Token next = tokens[static_cast<size_t>(place) + 1];
+      got.push_back(LogSoftmax(row).of(row[static_cast<size_t>(next)]));
+      return {};
+    };
+    scorer->restart();
+    for (size_t at = 0; at < 59; at += piece) {
+      ASSERT_TRUE(scorer->advance(std::span(tokens).subspan(at, std::min(piece, 59 - at)), on_row));
+    }
+    EXPECT_EQ(got, *want) << "pieces of " << piece;
+  }
+  const auto stop = [](int64_t, std::span<const float>) -> Result<void> {
+    return fail(ErrorCode::kCancelled, "enough");
+  };
+  EXPECT_EQ(scorer->advance(std::span(tokens).first(1), stop).error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(make_scorer(16, 10)->advance(tokens, stop).error().code, ErrorCode::kContextFull);
+}
+
 TEST(Scorer, RefusesWhatItCannotScoreAndStopsWhenAsked) {
   const auto scorer = make_scorer(4, 10);
   const std::vector<Token> one = {0}, many(11, 5), foreign = {0, 4096}, ten(10, 5);

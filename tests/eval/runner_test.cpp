@@ -141,6 +141,9 @@ TEST_F(RunnerTest, ACaseCanBeAskedForNext) {
   prepare(4, 1, right);
   decoder_->on_step = [&](int64_t step) {
     if (step == 1) board_->run_next(3);
+    if (step == 2) {
+      EXPECT_EQ(board_->snapshot(0).rows[0].status, kPending) << "it has made room";
+    }
   };
   ASSERT_TRUE(runner_->run());
   EXPECT_THAT(order_, ElementsAre("c3", "c0", "c1", "c2"));
@@ -185,6 +188,7 @@ TEST_F(RunnerTest, ADeviceFaultEndsTheRunWithItsError) {
   const auto ran = runner_->run();
   ASSERT_FALSE(ran.has_value());
   EXPECT_EQ(ran.error().code, ErrorCode::kDevice);
+  EXPECT_TRUE(runner_->ended_early());
   EXPECT_THAT(statuses(), ElementsAre(kPassed, kStopped, kPending));
 }
 

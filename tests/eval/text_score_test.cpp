@@ -11,19 +11,20 @@
 namespace ds4::eval {
 namespace {
 
-// Distributions that can be written down: p = (1/2, 1/4, 1/4), q = (1/4, 1/4, 1/2).
+// Distributions that can be written down: p = (1/2, 1/4, 1/4), q = (1/4, 5/8, 1/8). KL(q || p) is
+// another number, so the direction shows.
 TEST(TextScore, KlAndLikelihoodAreThoseOfTheFormula) {
   const std::vector<float> p = {std::log(0.5f), std::log(0.25f), std::log(0.25f)};
-  const std::vector<float> q = {std::log(0.25f), std::log(0.25f), std::log(0.5f)};
+  const std::vector<float> q = {std::log(0.25f), std::log(0.625f), std::log(0.125f)};
   TextScore score;
-  ASSERT_TRUE(score.add(q, 2, p));  // p's best is 0, q's is 2
+  ASSERT_TRUE(score.add(q, 1, p));  // p's best is 0, q's is 1
   ASSERT_TRUE(score.add(p, 0, p));
   EXPECT_EQ(score.n_tokens(), 2);
-  EXPECT_NEAR(score.nll(), std::log(2.0) + std::log(2.0), 1e-6);
-  EXPECT_NEAR(score.reference_nll(), std::log(4.0) + std::log(2.0), 1e-6);
+  EXPECT_NEAR(score.nll(), -std::log(0.625) - std::log(0.5), 1e-6);
+  EXPECT_NEAR(score.reference_nll(), -std::log(0.25) - std::log(0.5), 1e-6);
   EXPECT_EQ(score.top1_hits(), 2);
   EXPECT_EQ(score.same_top1(), 1);
-  const double kl = 0.5 * std::log(2.0) - 0.25 * std::log(2.0);
+  const double kl = 0.5 * std::log(2.0) + 0.25 * std::log(0.4) + 0.25 * std::log(2.0);
   EXPECT_NEAR(score.kl().max, kl, 1e-6);
   EXPECT_NEAR(score.kl().mean, kl / 2, 1e-6);
   EXPECT_EQ(score.kl().max_at, 0);
