@@ -1,36 +1,26 @@
-// ds4-quantize: an official DeepSeek-V4 checkpoint to a GGUF file that ds4 runs.
+// ds4-quantize: an official DeepSeek-V4 checkpoint to a GGUF file that ds4 runs; and, as commands,
+// other ways to make such files.
 //
 // Exit codes: 0 written (or planned, with --dry-run); 1 the conversion failed; 2 the command line
 // has no meaning; 130 interrupted, with nothing left behind.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "quant/codec.h"
 #include "quantizer/converter.h"
 #include "report.h"
+#include "synth_command.h"
+#include "writing.h"
 
 namespace {
 
 using namespace ds4;
-
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitInterrupted = 130;
-
-volatile std::sig_atomic_t g_interrupted = 0;
-
-// The second Ctrl-C ends the program at once, as one expects when the first did not help.
-void on_signal(int signal) {
-  g_interrupted = 1;
-  std::signal(signal, SIG_DFL);
-}
 
 constexpr const char* kAbout =
     R"(Converts an official DeepSeek-V4 checkpoint (Hugging Face folder with config.json,
@@ -54,8 +44,9 @@ Examples:
   ds4-quantize --hf models/nano --out nano.gguf --recipe exact
   ds4-quantize --hf DeepSeek-V4-Flash --out flash-q2.gguf --recipe q2 --threads 16
   ds4-quantize --hf DeepSeek-V4-Flash --out x.gguf --recipe q2 --dry-run
-  ds4-quantize --hf DeepSeek-V4-Flash --out mixed.gguf --recipe q2 \
-      --tensor-type blk.42.ffn_gate_exps=q4_k --tensor-type blk.42.ffn_up_exps=q4_k
+  ds4-quantize --hf DeepSeek-V4-Flash --out mixed.gguf --recipe mixed --mixed-layers 37-42
+  ds4-quantize --hf DeepSeek-V4-Flash --out x.gguf --recipe q2 --tensor-type blk.42.=f16
+  ds4-quantize synth --shape flash:LAYERS=4 --recipe q2 --out slice.gguf
 
 The file is written under a temporary name and appears when it is whole; Ctrl-C leaves nothing.
 Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
@@ -72,8 +63,8 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& f) {
-  app.add_option("--hf", f.hf_dir, "checkpoint folder")->required()->type_name("DIR");
-  app.add_option("--out", f.out, "GGUF file to write")->required()->type_name("FILE");
+  app.add_option("--hf", f.hf_dir, "checkpoint folder")->type_name("DIR");
+  app.add_option("--out", f.out, "GGUF file to write")->type_name("FILE");
   app.add_option("--recipe", f.recipe, "exact, mxfp4, q8_0, q4, q2 or mixed")
       ->type_name("NAME")
       ->capture_default_str();
@@ -141,16 +132,6 @@ Result<TypeOverrides> overrides_of(const Flags& f) {
   return o;
 }
 
-Result<std::optional<LayerSet>> mixed_layers_of(Recipe recipe, const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  if (recipe != Recipe::kMixed) {
-    return fail(ErrorCode::kInvalidArgument, "--mixed-layers: only the recipe mixed has them");
-  }
-  auto layers = LayerSet::parse(text);
-  if (!layers) return fail_within("--mixed-layers", std::move(layers.error()));
-  return *layers;
-}
-
 Result<PlanOptions> plan_options(const Flags& f) {
   PlanOptions options;
   options.hf_dir = f.hf_dir;
@@ -158,37 +139,25 @@ Result<PlanOptions> plan_options(const Flags& f) {
   options.with_mtp = !f.no_mtp;
   DS4_TRY(options.recipe, recipe_from_name(f.recipe));
   DS4_TRY(options.overrides, overrides_of(f));
-  DS4_TRY(options.overrides.mixed_layers, mixed_layers_of(options.recipe, f.mixed_layers));
+  DS4_TRY(options.overrides.mixed_layers, mixed_layers_from_flag(options.recipe, f.mixed_layers));
   return options;
 }
 
-int report_failure(const Error& error, int code) {
-  fmt::print(stderr, "ds4-quantize: {}\n", error.message);
-  return code;
+int convert(const Flags& flags, const Conversion& conversion) {
+  const RunOptions options{.n_threads = flags.n_threads, .overwrite = flags.overwrite};
+  return write_reported(conversion.layout(), flags.out,
+                        [&](std::stop_token stop, ConvertProgress& progress) {
+                          return conversion.run(flags.out, options, std::move(stop), progress);
+                        });
 }
 
-int convert(const Flags& flags, const Conversion& conversion) {
-  std::stop_source stop;
-  ConvertProgress progress;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  const auto start = std::chrono::steady_clock::now();
-  Result<void> done;
-  {
-    const ProgressReport report(conversion, progress, g_interrupted, stop);
-    done = conversion.run(flags.out, {.n_threads = flags.n_threads, .overwrite = flags.overwrite},
-                          stop.get_token(), progress);
-  }
-  if (!done) {
-    const bool cancelled = done.error().code == ErrorCode::kCancelled;
-    return report_failure(done.error(), cancelled ? kExitInterrupted : kExitFailed);
-  }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  fmt::print(stderr, "wrote {} ({} bytes) in {:.1f} s, {:.1f} MB/s\n", flags.out,
-             conversion.layout().file_bytes(), seconds,
-             static_cast<double>(conversion.layout().file_bytes()) / 1e6 / std::max(seconds, 1e-3));
-  return 0;
+int run_conversion(const Flags& flags) {
+  const auto options = plan_options(flags);
+  if (!options) return report_failure(options.error(), kExitUsage);
+  const auto conversion = Conversion::plan(*options);
+  if (!conversion) return report_plan_failure(conversion.error());
+  fmt::print(stderr, "{}", describe_plan(*conversion));
+  return flags.dry_run ? kExitDone : convert(flags, *conversion);
 }
 
 int run(int argc, char** argv) {
@@ -197,20 +166,20 @@ int run(int argc, char** argv) {
   app.failure_message(CLI::FailureMessage::simple);
   Flags flags;
   add_flags(app, flags);
+  SynthCommand synth(app);
+  app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
+    // Not required() in CLI11's sense, which would hold for commands, too.
+    if (!synth.chosen()) {
+      for (const char* flag : {"--hf", "--out"}) {
+        if (app.count(flag) == 0) throw CLI::RequiredError(flag);
+      }
+    }
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }
-  const auto options = plan_options(flags);
-  if (!options) return report_failure(options.error(), kExitUsage);
-  const auto conversion = Conversion::plan(*options);
-  if (!conversion) {
-    const bool usage = conversion.error().code == ErrorCode::kInvalidArgument;
-    return report_failure(conversion.error(), usage ? kExitUsage : kExitFailed);
-  }
-  fmt::print(stderr, "{}", describe_plan(*conversion));
-  return flags.dry_run ? 0 : convert(flags, *conversion);
+  return synth.chosen() ? synth.run() : run_conversion(flags);
 }
 
 }  // namespace

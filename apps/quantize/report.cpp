@@ -30,34 +30,42 @@ std::string duration(double seconds) {
 }  // namespace
 
 std::string describe_plan(const Conversion& conversion) {
+  return fmt::format("model    DeepSeek V4 {}{}\nsource   {:.3f} GiB\n", conversion.config().name,
+                     conversion.has_mtp() ? " with its MTP block" : "",
+                     gib(conversion.source_bytes())) +
+         describe_layout(conversion.layout());
+}
+
+std::string describe_layout(const gguf::Layout& layout) {
   struct Use {
     int n = 0;
     int64_t bytes = 0;
   };
   std::map<std::string_view, Use> uses;
-  for (size_t i = 0; i < conversion.tensors().size(); ++i) {
-    Use& use = uses[dtype_name(conversion.tensors()[i].type)];
+  for (int i = 0; i < layout.n_tensors(); ++i) {
+    Use& use = uses[dtype_name(layout.tensor_type(i))];
     ++use.n;
-    use.bytes += conversion.layout().tensor_bytes(static_cast<int>(i));
+    use.bytes += layout.tensor_bytes(i);
   }
-  std::string text = fmt::format(
-      "model    DeepSeek V4 {}{}\nsource   {:.3f} GiB\n", conversion.config().name,
-      conversion.has_mtp() ? " with its MTP block" : "", gib(conversion.source_bytes()));
+  std::string text;
   for (const auto& [type, use] : uses) {
     text += fmt::format("  {:<8} {:>5} tensors {:>10.3f} GiB\n", type, use.n, gib(use.bytes));
   }
-  text += fmt::format("output   {} tensors, {} bytes ({:.3f} GiB)\n", conversion.tensors().size(),
-                      conversion.layout().file_bytes(), gib(conversion.layout().file_bytes()));
+  const int64_t data = layout.file_bytes() - layout.data_start();
+  text += fmt::format("data     {} bytes, {} of them padding, from byte {}\n", data,
+                      data - layout.tensor_bytes(), layout.data_start());
+  text += fmt::format("output   {} tensors, {} bytes ({:.3f} GiB)\n", layout.n_tensors(),
+                      layout.file_bytes(), gib(layout.file_bytes()));
   return text;
 }
 
-ProgressReport::ProgressReport(const Conversion& conversion, const ConvertProgress& progress,
+ProgressReport::ProgressReport(const gguf::Layout& layout, const ConvertProgress& progress,
                                const volatile std::sig_atomic_t& interrupted, std::stop_source stop)
-    : conversion_(conversion),
+    : layout_(layout),
       progress_(progress),
       interrupted_(interrupted),
       stop_(std::move(stop)),
-      total_bytes_(std::max<int64_t>(1, conversion.tensor_bytes())),
+      total_bytes_(std::max<int64_t>(1, layout.tensor_bytes())),
       terminal_(::isatty(STDERR_FILENO) == 1),
       thread_([this](const std::stop_token& done) { loop(done); }) {}
 
@@ -86,9 +94,8 @@ void ProgressReport::show(double seconds) const {
   const double rate = static_cast<double>(done) / seconds;
   const std::string eta =
       done == 0 ? "?" : duration(static_cast<double>(total_bytes_ - done) / rate);
-  const auto count = static_cast<int>(conversion_.tensors().size());
-  const std::string name =
-      tensors < count ? conversion_.tensors()[static_cast<size_t>(tensors)].spec.name : "syncing";
+  const int count = layout_.n_tensors();
+  const std::string name = tensors < count ? layout_.tensor_name(tensors) : "syncing";
   const std::string line =
       fmt::format("{:5.1f} %  {:.2f} of {:.2f} GiB  {:.1f} MB/s  ETA {}  {}/{} {}",
                   100.0 * static_cast<double>(done) / static_cast<double>(total_bytes_), gib(done),

@@ -6,19 +6,24 @@
 #include <string>
 #include <thread>
 
+#include "gguf/writer.h"
 #include "quantizer/converter.h"
+#include "quantizer/progress.h"
 
 namespace ds4 {
 
-// Tensors and bytes by type, and the size of the file.
+// What is converted, then describe_layout().
 std::string describe_plan(const Conversion& conversion);
+
+// Tensors and bytes by type, and the size of the file.
+std::string describe_layout(const gguf::Layout& layout);
 
 // Shows progress until destroyed: a line that rewrites itself on a terminal, else one every 5
 // seconds. Also watches `interrupted`, which a signal handler sets, and asks `stop` then; handlers
 // themselves may do almost nothing.
 class ProgressReport {
  public:
-  ProgressReport(const Conversion& conversion, const ConvertProgress& progress,
+  ProgressReport(const gguf::Layout& layout, const ConvertProgress& progress,
                  const volatile std::sig_atomic_t& interrupted, std::stop_source stop);
   ~ProgressReport();
   ProgressReport(const ProgressReport&) = delete;
@@ -28,7 +33,7 @@ class ProgressReport {
   void loop(const std::stop_token& done);
   void show(double seconds) const;
 
-  const Conversion& conversion_;
+  const gguf::Layout& layout_;
   const ConvertProgress& progress_;
   const volatile std::sig_atomic_t& interrupted_;
   std::stop_source stop_;

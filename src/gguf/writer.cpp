@@ -106,8 +106,20 @@ int Layout::add_tensor(std::string_view name, DType type, const Shape& shape) {
   return n_tensors() - 1;
 }
 
+const std::string& Layout::tensor_name(int tensor) const {
+  return tensors_[static_cast<size_t>(tensor)].name;
+}
+
+DType Layout::tensor_type(int tensor) const { return tensors_[static_cast<size_t>(tensor)].type; }
+
 int64_t Layout::tensor_bytes(int tensor) const {
   return tensors_[static_cast<size_t>(tensor)].bytes;
+}
+
+int64_t Layout::tensor_bytes() const {
+  int64_t n = 0;
+  for (const Entry& entry : tensors_) n += entry.bytes;
+  return n;
 }
 
 int64_t Layout::tensor_offset(int tensor) const {

@@ -46,7 +46,11 @@ class Layout {
   int add_tensor(std::string_view name, DType type, const Shape& shape);
 
   int n_tensors() const { return static_cast<int>(tensors_.size()); }
+  const std::string& tensor_name(int tensor) const;
+  DType tensor_type(int tensor) const;
   int64_t tensor_bytes(int tensor) const;
+  // Of all tensors, without padding.
+  int64_t tensor_bytes() const;
   // From the start of the file; valid once everything is added, as are the following.
   int64_t tensor_offset(int tensor) const;
   int64_t data_start() const;

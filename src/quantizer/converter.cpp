@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -87,26 +85,6 @@ Result<void> encode_piece(const Piece& piece, DType type, int64_t n_experts, Scr
   }
   return {};
 }
-
-// The first error of several threads; the others see it and stop.
-class FirstError {
- public:
-  bool any() const { return any_.load(std::memory_order_relaxed); }
-  void keep(Error error) {
-    const std::scoped_lock lock(mutex_);
-    if (!error_) error_ = std::move(error);
-    any_ = true;
-  }
-  Result<void> result() {
-    if (error_) return tl::unexpected<Error>(std::move(*error_));
-    return {};
-  }
-
- private:
-  std::atomic<bool> any_{false};
-  std::mutex mutex_;
-  std::optional<Error> error_;
-};
 
 Result<void> write_tensor(const PlannedTensor& tensor, int index, int64_t n_experts,
                           ThreadPool& pool, gguf::Writer& writer, const std::stop_token& stop,
@@ -196,12 +174,6 @@ Result<Conversion> Conversion::plan(const PlanOptions& options) {
   });
   DS4_TRY_VOID(std::move(planned));
   return conversion;
-}
-
-int64_t Conversion::tensor_bytes() const {
-  int64_t n = 0;
-  for (int i = 0; i < layout_.n_tensors(); ++i) n += layout_.tensor_bytes(i);
-  return n;
 }
 
 Result<void> Conversion::run(const std::string& path, const RunOptions& options,

@@ -6,7 +6,6 @@
 //
 //   DS4_TRY(auto conversion, Conversion::plan({.hf_dir = dir, .recipe = Recipe::kExact}));
 //   DS4_TRY_VOID(conversion.run("nano.gguf", {.n_threads = 0}, stop, progress));
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <stop_token>
@@ -16,6 +15,7 @@
 #include "base/result.h"
 #include "gguf/writer.h"
 #include "quantizer/hf_matrix.h"
+#include "quantizer/progress.h"
 #include "quantizer/recipe.h"
 
 namespace ds4 {
@@ -26,17 +26,6 @@ struct PlanOptions {
   TypeOverrides overrides;
   bool with_mtp = true;  // the draft block goes into the file when the checkpoint has one
   std::string effort_profile = "preview";  // or "official"; see quantizer/metadata.h
-};
-
-struct RunOptions {
-  int n_threads = 0;  // below 1: one per processor
-  bool overwrite = false;
-};
-
-// Written by run(), read from another thread while it works.
-struct ConvertProgress {
-  std::atomic<int64_t> bytes_done{0};  // of Layout tensor bytes
-  std::atomic<int> tensors_done{0};
 };
 
 struct PlannedTensor {
@@ -55,9 +44,6 @@ class Conversion {
   const std::vector<PlannedTensor>& tensors() const { return tensors_; }
   const gguf::Layout& layout() const { return layout_; }
   int64_t source_bytes() const { return checkpoint_->file_bytes(); }
-
-  // Bytes of all tensors, without padding; what ConvertProgress counts up to.
-  int64_t tensor_bytes() const;
 
   // Errors: those of gguf::Writer; kCorrupt for a damaged weight; kCancelled when `stop` was asked.
   // After any of them no file is left.

@@ -40,7 +40,7 @@ class NanoConversion : public testing::Test {
             Conversion::plan({.hf_dir = kNano, .recipe = recipe, .overrides = {}}));
     ConvertProgress progress;
     DS4_TRY_VOID(conversion.run(path(out), {.n_threads = n_threads}, std::move(stop), progress));
-    EXPECT_EQ(progress.bytes_done, conversion.tensor_bytes());
+    EXPECT_EQ(progress.bytes_done, conversion.layout().tensor_bytes());
     EXPECT_EQ(progress.tensors_done, conversion.layout().n_tensors());
     return {};
   }
