@@ -28,6 +28,20 @@ void print_shape(const ModelConfig& c) {
              c.index_n_heads, c.index_head_dim, c.index_topk, c.window, c.max_position);
 }
 
+// Of a synthetic file, which says so in its metadata.
+void print_origin(const gguf::File& file) {
+  const gguf::Value* seed = file.find("ds4.synth.seed");
+  const auto number = seed == nullptr ? std::nullopt : seed->as_int();
+  if (!number) return;
+  const gguf::Value* data = file.find("ds4.synth.data");
+  const bool sparse = data != nullptr && data->as_string() == "none";
+  if (sparse) {
+    fmt::print("synthetic    without data: all weights are 0\n");
+  } else {
+    fmt::print("synthetic    random weights, seed {}\n", *number);
+  }
+}
+
 }  // namespace
 
 Result<void> inspect(const Model& model, const Options& options) {
@@ -40,6 +54,7 @@ Result<void> inspect(const Model& model, const Options& options) {
     fmt::print("slice        the first {} of the {} layers of {}, for tests and measurements\n",
                c.n_layers, c.slice_of_layers, c.name);
   }
+  print_origin(model.file());
   print_shape(c);
   const char* label = "types";
   for (const TensorTypeUse& use : model.tensor_types()) {

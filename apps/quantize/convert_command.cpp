@@ -43,6 +43,7 @@ Examples:
   ds4-quantize --hf DeepSeek-V4-Flash --template published.gguf \
       --compare-tensor blk.3.ffn_down_exps.weight
   ds4-quantize inspect flash-q2.gguf
+  ds4-quantize synth --shape flash:LAYERS=4 --recipe q2 --out slice.gguf
 
 The file is written under a temporary name and appears when it is whole; Ctrl-C leaves nothing.
 Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
@@ -133,16 +134,6 @@ Result<TypeOverrides> overrides_of(const ConvertFlags& f) {
   return o;
 }
 
-Result<std::optional<LayerSet>> mixed_layers_of(Recipe recipe, const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  if (recipe != Recipe::kMixed) {
-    return fail(ErrorCode::kInvalidArgument, "--mixed-layers: only the recipe mixed has them");
-  }
-  auto layers = LayerSet::parse(text);
-  if (!layers) return fail_within("--mixed-layers", std::move(layers.error()));
-  return *layers;
-}
-
 tl::unexpected<Error> wrong_usage(std::string message) {
   return fail(ErrorCode::kInvalidArgument, std::move(message));
 }
@@ -179,7 +170,7 @@ Result<PlanOptions> plan_options(const ConvertFlags& f) {
   options.imatrix_strict = f.imatrix_strict;
   DS4_TRY(options.recipe, recipe_from_name(f.recipe.empty() ? "mxfp4" : f.recipe));
   DS4_TRY(options.overrides, overrides_of(f));
-  DS4_TRY(options.overrides.mixed_layers, mixed_layers_of(options.recipe, f.mixed_layers));
+  DS4_TRY(options.overrides.mixed_layers, mixed_layers_from_flag(options.recipe, f.mixed_layers));
   return options;
 }
 
@@ -230,6 +221,16 @@ Result<int> compare(const ConvertFlags& f, const Conversion& conversion) {
 }
 
 }  // namespace
+
+Result<std::optional<LayerSet>> mixed_layers_from_flag(Recipe recipe, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  if (recipe != Recipe::kMixed) {
+    return fail(ErrorCode::kInvalidArgument, "--mixed-layers: only the recipe mixed has them");
+  }
+  auto layers = LayerSet::parse(text);
+  if (!layers) return fail_within("--mixed-layers", std::move(layers.error()));
+  return *layers;
+}
 
 int run_convert(const ConvertFlags& f) {
   const auto conversion = plan(f);

@@ -1,8 +1,12 @@
 #pragma once
 // ds4-quantize without a sub-command: a checkpoint becomes a GGUF file.
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/result.h"
+#include "quantizer/recipe.h"
 
 namespace ds4 {
 
@@ -24,6 +28,10 @@ extern const char* const kConvertAbout;
 extern const char* const kConvertExamples;
 
 void add_convert_flags(CLI::App& app, ConvertFlags& flags);
+
+// The list of --mixed-layers, empty when it was not given. Errors: kInvalidArgument for no list, or
+// another recipe.
+Result<std::optional<LayerSet>> mixed_layers_from_flag(Recipe recipe, const std::string& text);
 
 // Returns the exit code; says everything else itself.
 int run_convert(const ConvertFlags& flags);

@@ -14,6 +14,7 @@
 #include "inspect_command.h"
 #include "report.h"
 #include "splice_command.h"
+#include "synth_command.h"
 
 namespace {
 
@@ -32,6 +33,7 @@ int run(int argc, char** argv) {
   const CLI::App* inspect_command = add_inspect_command(app, inspect);
   ImatrixFlags imatrix;
   const CLI::App* imatrix_command = add_imatrix_command(app, imatrix);
+  SynthCommand synth(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -40,6 +42,7 @@ int run(int argc, char** argv) {
   if (splice_command->parsed()) return run_splice(splice);
   if (inspect_command->parsed()) return run_inspect(inspect);
   if (imatrix_command->parsed()) return run_imatrix(imatrix);
+  if (synth.chosen()) return synth.run();
   return run_convert(convert);
 }
 

@@ -40,6 +40,8 @@ void on_signal(int signal) {
 void watch_signals() {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
+  // A write beyond the process's file size limit is an error like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 }  // namespace
@@ -59,6 +61,9 @@ std::string describe_layout(const gguf::Layout& layout) {
   for (const auto& [type, use] : uses) {
     text += fmt::format("  {:<8} {:>5} tensors {:>10.3f} GiB\n", type, use.n, gib(use.bytes));
   }
+  const int64_t data = layout.file_bytes() - layout.data_start();
+  text += fmt::format("data     {} bytes, {} of them padding, from byte {}\n", data,
+                      data - layout.tensor_bytes(), layout.data_start());
   return text + fmt::format("output   {} tensors, {} bytes ({:.3f} GiB)\n", layout.n_tensors(),
                             layout.file_bytes(), gib(layout.file_bytes()));
 }

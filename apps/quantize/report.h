@@ -34,6 +34,9 @@ int write_file(const std::string& path, const gguf::Layout& layout, const FileWo
 // Runs `work` and stops it on Ctrl-C.
 Result<void> interruptible(const std::function<Result<void>(std::stop_token stop)>& work);
 
+// Tensors and bytes by type, and the size of the file.
+std::string describe_layout(const gguf::Layout& layout);
+
 // Shows progress until destroyed: a line that rewrites itself on a terminal, else one every 5
 // seconds. Also watches `interrupted`, which a signal handler sets, and asks `stop` then; handlers
 // themselves may do almost nothing.

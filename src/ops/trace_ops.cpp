@@ -225,14 +225,20 @@ void TraceOps::do_append_raw(std::span<const KvSpan> spans, ConstTensor kv) {
 
 void TraceOps::do_route(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor bias,
                         float scale) {
-  const Timer timer(*this, kRoute, view_bytes(ids, weights, logits));
-  inner_->route(ids, weights, logits, bias, scale);
+  {
+    const Timer timer(*this, kRoute, view_bytes(ids, weights, logits));
+    inner_->route(ids, weights, logits, bias, scale);
+  }
+  if (route_observer_) route_observer_(ids);
 }
 
 void TraceOps::do_route_hashed(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor tokens,
                                ConstTensor table, float scale) {
-  const Timer timer(*this, kRouteHashed, view_bytes(ids, weights, logits));
-  inner_->route_hashed(ids, weights, logits, tokens, table, scale);
+  {
+    const Timer timer(*this, kRouteHashed, view_bytes(ids, weights, logits));
+    inner_->route_hashed(ids, weights, logits, tokens, table, scale);
+  }
+  if (route_observer_) route_observer_(ids);
 }
 
 void TraceOps::do_experts_gate_up(Tensor mid, ConstTensor x, ConstTensor ids, ConstTensor weights,

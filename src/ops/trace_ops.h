@@ -1,11 +1,12 @@
 #pragma once
 // Ops that count and time the ops behind them: calls, seconds, and the bytes of the tensors an op
-// was given, by name of the op and phase of the work. Results are those of the wrapped Ops, bit for
-// bit, and the walk does not know.
+// was given, by name of the op and phase of the work; and who show which experts were chosen.
+// Results are those of the wrapped Ops, bit for bit, and the walk does not know.
 //
 // Thread-compatible, like every Ops.
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,10 @@ class TraceOps final : public Ops {
 
   // What the ops from now on belong to; prefill at first.
   void set_phase(Phase phase) { phase_ = phase; }
+  // Called with the expert ids [N, k] i32 of every routing, as the device holds them. Untimed.
+  void set_route_observer(std::function<void(ConstTensor ids)> observer) {
+    route_observer_ = std::move(observer);
+  }
   // Uses of one phase, longest first; ops that were never called are left out.
   std::vector<OpUse> profile(Phase phase) const;
 
@@ -79,6 +84,7 @@ class TraceOps final : public Ops {
 
   std::unique_ptr<Ops> inner_;
   Phase phase_ = Phase::kPrefill;
+  std::function<void(ConstTensor ids)> route_observer_;
   std::array<std::array<OpUse, kMaxOps>, 2> uses_{};  // [phase][op]
 };
 

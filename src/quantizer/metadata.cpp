@@ -19,7 +19,7 @@ std::string general_name(const ModelConfig& c) {
 void add_general(gguf::Layout& layout, const ModelConfig& c, const MetadataOptions& options) {
   layout.add_string("general.architecture", "deepseek4");
   layout.add_string("general.type", "model");
-  layout.add_string("general.name", general_name(c));
+  layout.add_string("general.name", general_name(c) + options.name_note);
   layout.add_string("general.license", "mit");
   layout.add_u32("general.quantization_version", 2);
   layout.add_string(kEffortProfileKey, options.effort_profile);

@@ -15,6 +15,8 @@ struct MetadataOptions {
   int n_draft_blocks = 0;
   // Which text the effort levels add: "preview" for the first releases, "official" for later ones.
   std::string effort_profile = "preview";
+  // Follows the model's name in general.name: ", synthetic".
+  std::string name_note;
 };
 
 // Adds all keys to `layout`. The key nextn_predict_layers is not written: other

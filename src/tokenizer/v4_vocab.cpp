@@ -15,17 +15,15 @@ namespace {
 constexpr int64_t kUnpackedBytesMax = int64_t{32} << 20;  // the larger file unpacks to 8 MB
 
 // The content of a gzip file. `bytes_max` bounds what a hostile file can make us allocate.
-Result<std::string> gunzip_file(const std::string& path, int64_t bytes_max) {
-  DS4_TRY(const auto file, MappedFile::open(path));
-  const auto packed = file.bytes();
+Result<std::string> gunzip(std::span<const std::byte> packed, int64_t bytes_max) {
   if (static_cast<int64_t>(packed.size()) > bytes_max) {
-    return fail(ErrorCode::kCorrupt, fmt::format("{}: expected at most {} bytes, found {}", path,
-                                                 bytes_max, packed.size()));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("expected at most {} bytes, found {}", bytes_max, packed.size()));
   }
   z_stream stream = {};
   constexpr int kGzipWindow = 15 + 16;  // largest window; + 16: gzip framing
   if (inflateInit2(&stream, kGzipWindow) != Z_OK) {
-    return fail(ErrorCode::kOutOfMemory, path + ": no memory to unpack");
+    return fail(ErrorCode::kOutOfMemory, "no memory to unpack");
   }
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
   stream.avail_in = static_cast<uInt>(packed.size());
@@ -44,10 +42,9 @@ Result<std::string> gunzip_file(const std::string& path, int64_t bytes_max) {
   inflateEnd(&stream);
   if (status == Z_STREAM_END) return unpacked;
   if (status == Z_OK) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{}: unpacks to more than {} bytes", path, bytes_max));
+    return fail(ErrorCode::kCorrupt, fmt::format("unpacks to more than {} bytes", bytes_max));
   }
-  return fail(ErrorCode::kCorrupt, fmt::format("{}: not a whole gzip file: {}", path, reason));
+  return fail(ErrorCode::kCorrupt, "not a whole gzip file: " + reason);
 }
 
 Result<void> add_v4_tokens(VocabData& vocab, const std::string& json) {
@@ -81,26 +78,52 @@ Result<void> add_v4_tokens(VocabData& vocab, const std::string& json) {
   return {};
 }
 
+// The two parts unpacked, with their names for messages.
+struct Part {
+  std::string name;
+  std::string json;
+};
+
+Result<Part> unpack(std::string name, std::span<const std::byte> packed) {
+  auto json = gunzip(packed, kUnpackedBytesMax);
+  if (!json) return fail_within(name, std::move(json.error()));
+  return Part{std::move(name), std::move(*json)};
+}
+
+Result<VocabData> v4_vocab(const std::string& whole_name, const Part& base, const Part& added) {
+  auto vocab = vocab_from_hf_json(base.json);
+  if (!vocab) return fail_within(base.name, std::move(vocab.error()));
+  if (auto done = add_v4_tokens(*vocab, added.json); !done) {
+    return fail_within(added.name, std::move(done.error()));
+  }
+  const VocabFingerprints found = fingerprints(*vocab);
+  if (found.tokens != kV4TokensSha256 || found.merges != kV4MergesSha256) {
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("{}: not DeepSeek-V4's vocabulary: tokens {} (expected {}), merges {} "
+                    "(expected {})",
+                    whole_name, found.tokens, kV4TokensSha256, found.merges, kV4MergesSha256));
+  }
+  return vocab;
+}
+
 }  // namespace
 
 Result<VocabData> load_v4_vocab(const std::string& dir) {
   const std::string base_path = dir + "/deepseek_v3_tokenizer.json.gz";
   const std::string added_path = dir + "/v4_added_tokens.json.gz";
-  DS4_TRY(const std::string base_json, gunzip_file(base_path, kUnpackedBytesMax));
-  DS4_TRY(const std::string added_json, gunzip_file(added_path, kUnpackedBytesMax));
-  auto vocab = vocab_from_hf_json(base_json);
-  if (!vocab) return fail_within(base_path, std::move(vocab.error()));
-  if (auto added = add_v4_tokens(*vocab, added_json); !added) {
-    return fail_within(added_path, std::move(added.error()));
-  }
-  const VocabFingerprints found = fingerprints(*vocab);
-  if (found.tokens != kV4TokensSha256 || found.merges != kV4MergesSha256) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{}: not DeepSeek-V4's vocabulary: tokens {} (expected {}), merges {} "
-                            "(expected {})",
-                            dir, found.tokens, kV4TokensSha256, found.merges, kV4MergesSha256));
-  }
-  return vocab;
+  DS4_TRY(const auto base_file, MappedFile::open(base_path));
+  DS4_TRY(const Part base, unpack(base_path, base_file.bytes()));
+  DS4_TRY(const auto added_file, MappedFile::open(added_path));
+  DS4_TRY(const Part added, unpack(added_path, added_file.bytes()));
+  return v4_vocab(dir, base, added);
+}
+
+Result<VocabData> v4_vocab_from_gzip(std::span<const std::byte> base,
+                                     std::span<const std::byte> added) {
+  DS4_TRY(const Part base_part, unpack("base tokens", base));
+  DS4_TRY(const Part added_part, unpack("added tokens", added));
+  return v4_vocab("vocabulary", base_part, added_part);
 }
 
 }  // namespace ds4

@@ -7,8 +7,10 @@
 // U+0100, U+0101, ...), so that space is spelled U+0120. Added tokens are spelled literally.
 //
 // Source: GGUF keys tokenizer.ggml.{tokens,merges,token_type}; Hugging Face "tokenizers" JSON.
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +64,10 @@ Result<VocabData> load_hf_vocab(const std::string& path);
 // deepseek_v3_tokenizer.json.gz, and v4_added_tokens.json.gz with {id, content, gguf_token_type}.
 // Errors: those of opening, kCorrupt for a damaged file or one whose fingerprints are not V4's.
 Result<VocabData> load_v4_vocab(const std::string& dir);
+
+// The same from the bytes of the two files.
+Result<VocabData> v4_vocab_from_gzip(std::span<const std::byte> base,
+                                     std::span<const std::byte> added);
 
 // Says whether a GGUF's tokenizer.ggml.model and .pre name the splitting that this room implements.
 // An unknown `pre` is accepted when the fingerprints are V4's. Errors: kUnsupported.
