@@ -31,6 +31,8 @@ Result<int> run(const evaluate::Options& options) {
       return evaluate::score_continuations(options);
     case evaluate::Mode::kCompareScores:
       return evaluate::compare_scores(options);
+    case evaluate::Mode::kRenderCases:
+      return evaluate::render_cases(options);
     case evaluate::Mode::kText:
       return evaluate::score_text(options);
   }

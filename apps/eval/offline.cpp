@@ -12,6 +12,7 @@
 #include "eval/text.h"
 #include "eval/trace.h"
 #include "program.h"
+#include "quantizer/calibration_text.h"
 
 namespace ds4::evaluate {
 namespace {
@@ -140,6 +141,24 @@ Result<int> compare_scores(const Options& options) {
   }
   DS4_TRY(const std::string text, eval::compare_scores(scores[0], scores[1]));
   DS4_TRY_VOID(print(text));
+  return 0;
+}
+
+Result<int> render_cases(const Options& options) {
+  DS4_TRY(const std::vector<eval::Case> cases, chosen_cases(options));
+  // Without a model there is no name to guess the profile from.
+  DS4_TRY(const EffortProfile profile,
+          select_effort_profile(
+              options.effort_profile == "auto" ? "preview" : options.effort_profile, {}));
+  const eval::PromptOptions prompt{
+      .thinking = options.thinking, .think_forced = options.think_forced, .profile = profile};
+  std::string text;
+  for (const eval::Case& c : cases) {
+    DS4_TRY(const std::string chat, eval::rendered_chat(c, prompt));
+    text += fmt::format("{} {}\n{}\n", kCalibrationMark, c.id, chat);
+  }
+  DS4_TRY_VOID(write_file(options.render_cases, text));
+  DS4_TRY_VOID(print(fmt::format("{} chats\n", cases.size())));
   return 0;
 }
 

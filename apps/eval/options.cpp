@@ -188,10 +188,21 @@ void add_other_modes(CLI::App& app, Options& o, Text& t) {
   app.add_option("--text", o.text, "how well the model predicts a text (UTF-8)")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--reference", o.reference, "with --text: a model to measure the distance from")
+  app.add_option("--chats", o.chats,
+                 "the same for rendered chats, each after a line '===== DS4_IMATRIX_PROMPT'")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--text-tokens", o.text_tokens, "with --text: only its first N tokens; 0: all")
+  app.add_option("--render-cases", o.render_cases,
+                 "write the cases with their expected answers as such chats, also for ds4 "
+                 "--imatrix-dataset")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--reference", o.reference,
+                 "with --text or --chats: a model to measure the distance from")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--text-tokens", o.text_tokens,
+                 "with --text or --chats: only the first N tokens; 0: all")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->type_name("N")
       ->group(group);
@@ -238,6 +249,8 @@ Result<Mode> choose_mode(const Options& o, const Text& t) {
       {!o.continuations.empty(), Mode::kContinuations, "--continuations"},
       {!o.compare_scores.empty(), Mode::kCompareScores, "--compare-scores"},
       {!o.text.empty(), Mode::kText, "--text"},
+      {!o.chats.empty(), Mode::kText, "--chats"},
+      {!o.render_cases.empty(), Mode::kRenderCases, "--render-cases"},
   };
   Mode chosen = Mode::kRun;
   std::string names;
@@ -256,8 +269,8 @@ Result<Mode> choose_mode(const Options& o, const Text& t) {
 Result<void> check_partners(const Options& o, const CLI::App& app) {
   const std::tuple<const char*, bool, const char*> partners[] = {
       {"--scores", o.mode == Mode::kContinuations, "--continuations"},
-      {"--reference", o.mode == Mode::kText, "--text"},
-      {"--text-tokens", o.mode == Mode::kText, "--text"},
+      {"--reference", o.mode == Mode::kText, "--text or --chats"},
+      {"--text-tokens", o.mode == Mode::kText, "--text or --chats"},
       {"--trace", o.mode == Mode::kRun, "a run of cases"},
       {"--min-pass", o.mode == Mode::kRun || o.mode == Mode::kRegrade, "a run of cases"},
       {"--json", o.mode == Mode::kRun || o.mode == Mode::kRegrade || o.mode == Mode::kText,

@@ -24,6 +24,7 @@ enum class Mode {
   kContinuations,
   kCompareScores,
   kText,
+  kRenderCases,
 };
 
 struct Options {
@@ -51,7 +52,7 @@ struct Options {
   int64_t failures_shown = 50;
 
   // The other modes.
-  std::string regrade, continuations, scores, text, reference;
+  std::string regrade, continuations, scores, text, chats, reference, render_cases;
   std::vector<std::string> compare, compare_scores;  // old and new
   int64_t text_tokens = 0;                           // 0: all
 

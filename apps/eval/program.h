@@ -19,6 +19,8 @@ Result<int> run_cases(const Options& options);
 
 // Without a model (offline.cpp).
 Result<int> list_cases(const Options& options);
+// Writes the cases with their expected answers as rendered chats.
+Result<int> render_cases(const Options& options);
 int self_test_extractors();
 Result<int> regrade(const Options& options);
 Result<int> compare(const Options& options);

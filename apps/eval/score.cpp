@@ -11,6 +11,7 @@
 #include "eval/continuation.h"
 #include "eval/text_score.h"
 #include "program.h"
+#include "quantizer/calibration_text.h"
 #include "tokenizer/utf8.h"
 
 namespace ds4::evaluate {
@@ -73,21 +74,60 @@ Result<void> check_same_vocabulary(const Model& model, const Tokenizer& tokenize
                           model.file().path(), reference.file().path()));
 }
 
-Result<std::vector<Token>> text_tokens(const Options& options, const Tokenizer& tokenizer) {
+using Windows = std::vector<std::vector<Token>>;
+
+// The chats of --chats, each by itself: control strings in them count.
+Result<Windows> chat_windows(const Options& options, const Tokenizer& tokenizer) {
+  DS4_TRY(const std::string text, read_file(options.chats));
+  Windows windows;
+  for (const std::string_view chat : split_calibration_text(text)) {
+    windows.push_back(tokenizer.encode_rendered(chat));
+  }
+  return windows;
+}
+
+// The text of --text, in windows of `ctx` with a BOS in front of each.
+Result<Windows> text_windows(const Options& options, const Tokenizer& tokenizer, int64_t ctx) {
   DS4_TRY(const std::string text, read_file(options.text));
   if (utf8_repair(text)) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{}: expected UTF-8, found other bytes", options.text));
   }
-  std::vector<Token> tokens = tokenizer.encode_text(text);
+  const std::vector<Token> tokens = tokenizer.encode_text(text);
   if (tokens.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: expected text, found none", options.text));
   }
-  if (options.text_tokens > 0 && options.text_tokens < std::ssize(tokens)) {
-    tokens.resize(static_cast<size_t>(options.text_tokens));
+  return eval::text_windows(tokens, tokenizer.special().bos, ctx);
+}
+
+// What is to be predicted: of at most --text-tokens tokens.
+Result<Windows> windows_of(const Options& options, const Tokenizer& tokenizer, int64_t ctx) {
+  DS4_TRY(Windows windows, options.chats.empty() ? text_windows(options, tokenizer, ctx)
+                                                 : chat_windows(options, tokenizer));
+  if (options.text_tokens == 0) return windows;
+  int64_t left = options.text_tokens;
+  for (auto& window : windows) {
+    const int64_t n = std::min(left, std::max<int64_t>(0, std::ssize(window) - 1));
+    if (!window.empty()) window.resize(static_cast<size_t>(n + 1));
+    left -= n;
   }
-  return tokens;
+  return windows;
+}
+
+// Tokens that will be predicted in contexts of `ctx`, and the longest window.
+struct WindowSize {
+  int64_t n_tokens = 0;
+  int64_t longest = 0;
+};
+WindowSize size_of(const Windows& windows, int64_t ctx) {
+  WindowSize size;
+  for (const auto& window : windows) {
+    const int64_t n = std::min(ctx, std::ssize(window));
+    size.n_tokens += std::max<int64_t>(0, n - 1);
+    size.longest = std::max(size.longest, n);
+  }
+  return size;
 }
 
 double mean(double sum, int64_t n) { return n == 0 ? 0 : sum / static_cast<double>(n); }
@@ -143,9 +183,10 @@ std::string text_json(eval::ReportFacts facts, const eval::TextScore& score, int
 Result<int> score_text(const Options& options) {
   DS4_TRY(Model model, Model::open(options.model));
   DS4_TRY(const Tokenizer tokenizer, Tokenizer::create(model.vocab()));
-  DS4_TRY(const std::vector<Token> tokens, text_tokens(options, tokenizer));
   const int64_t wanted = options.ctx_tokens > 0 ? options.ctx_tokens : kTextCtx;
-  const int64_t ctx = std::clamp<int64_t>(std::ssize(tokens) + 1, 2, wanted);
+  DS4_TRY(const Windows windows, windows_of(options, tokenizer, wanted));
+  const WindowSize size = size_of(windows, wanted);
+  const int64_t ctx = std::clamp<int64_t>(size.longest, 2, wanted);
   eval::ReportFacts facts;
   add_engine_facts(facts, options);
   add_model_facts(facts, "model", model);
@@ -164,16 +205,16 @@ Result<int> score_text(const Options& options) {
   facts.emplace_back("ctx", ctx);
   app::enter_phase(app::Phase::kWorking);
   app::PrefillProgress progress(options.screen, "scoring");
-  const auto score = eval::score_text(*scorer, reference.get(), tokens, tokenizer.special().bos,
-                                      ctx, [&](int64_t done, int64_t total) {
-                                        progress.update(done, total);
-                                        return !app::interrupted();
-                                      });
+  const auto score =
+      eval::score_windows(*scorer, reference.get(), windows, ctx, [&](int64_t done, int64_t total) {
+        progress.update(done, total);
+        return !app::interrupted();
+      });
   progress.clear();
   if (!score) return tl::unexpected(score.error());
-  DS4_TRY_VOID(print(text_report(*score, std::ssize(tokens))));
+  DS4_TRY_VOID(print(text_report(*score, size.n_tokens)));
   if (!options.json.empty()) {
-    DS4_TRY_VOID(write_file(options.json, text_json(std::move(facts), *score, std::ssize(tokens))));
+    DS4_TRY_VOID(write_file(options.json, text_json(std::move(facts), *score, size.n_tokens)));
   }
   return app::interrupted() ? app::kExitInterrupted : 0;
 }

@@ -62,13 +62,50 @@ Conversation conversation_of(const Case& c) {
   return conversation;
 }
 
+namespace {
+
+Thinking thinking_of(const Case& c, const PromptOptions& options) {
+  Thinking thinking = options.thinking;
+  if (c.think && !options.think_forced) {
+    thinking.mode = *c.think ? ThinkingMode::kThinking : ThinkingMode::kChat;
+  }
+  return thinking;
+}
+
+// What a right answer says.
+Message expected_message(const Expected& expected) {
+  Message message;
+  message.role = Role::kAssistant;
+  switch (expected.kind) {
+    case AnswerKind::kContent:
+      message.content = expected.text;
+      break;
+    case AnswerKind::kToolCalls:
+      message.tool_calls = expected.calls;
+      break;
+    case AnswerKind::kChoice:
+    case AnswerKind::kInteger:
+      message.content = "Answer: " + expected.text;
+      break;
+    case AnswerKind::kLineSet: {
+      std::string lines;
+      for (const LineRange& range : expected.lines) {
+        lines += fmt::format("{}{}", lines.empty() ? "" : ", ", range.first);
+        if (range.last != range.first) lines += fmt::format("-{}", range.last);
+      }
+      message.content = "Answer: " + lines;
+      break;
+    }
+  }
+  return message;
+}
+
+}  // namespace
+
 Result<Prompt> make_prompt(const Case& c, const PromptOptions& options,
                            const Tokenizer& tokenizer) {
   Prompt prompt;
-  prompt.thinking = options.thinking;
-  if (c.think && !options.think_forced) {
-    prompt.thinking.mode = *c.think ? ThinkingMode::kThinking : ThinkingMode::kChat;
-  }
+  prompt.thinking = thinking_of(c, options);
   const Conversation conversation = conversation_of(c);
   const RenderOptions render_options{.thinking = prompt.thinking, .profile = options.profile};
   auto tokens = render_tokens(conversation, render_options, tokenizer);
@@ -86,6 +123,15 @@ Result<Prompt> make_prompt(const Case& c, const PromptOptions& options,
     prompt.question = to_text(segments);
   }
   return prompt;
+}
+
+Result<std::string> rendered_chat(const Case& c, const PromptOptions& options) {
+  Conversation conversation = conversation_of(c);
+  conversation.messages.push_back(expected_message(c.expected));
+  const auto segments =
+      render(conversation, {.thinking = thinking_of(c, options), .profile = options.profile});
+  if (!segments) return fail_within("case " + c.id, segments.error());
+  return to_text(*segments);
 }
 
 }  // namespace ds4::eval

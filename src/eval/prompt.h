@@ -36,4 +36,8 @@ struct Prompt {
 // Errors: those of render_tokens, with the id of the case.
 Result<Prompt> make_prompt(const Case& c, const PromptOptions& options, const Tokenizer& tokenizer);
 
+// The prompt of a case followed by its expected answer, as text in which control strings are
+// spelled out: a chat to calibrate or to measure with. Errors: as make_prompt.
+Result<std::string> rendered_chat(const Case& c, const PromptOptions& options);
+
 }  // namespace ds4::eval

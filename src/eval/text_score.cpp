@@ -118,31 +118,53 @@ TextScore::Kl TextScore::kl() const {
   return out;
 }
 
-Result<TextScore> score_text(Scorer& model, Scorer* reference, std::span<const Token> text,
-                             Token bos, int64_t ctx_tokens, const TextProgress& progress) {
-  if (text.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "text: expected at least one token, found none");
-  }
+Result<TextScore> score_windows(Scorer& model, Scorer* reference,
+                                std::span<const std::vector<Token>> windows, int64_t ctx_tokens,
+                                const TextProgress& progress) {
   if (ctx_tokens < 2) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("context: expected at least 2 tokens, found {}", ctx_tokens));
   }
+  // Of a window: what fits; its first token is not predicted.
+  const auto used = [&](const std::vector<Token>& window) {
+    return std::span(window).first(std::min(window.size(), static_cast<size_t>(ctx_tokens)));
+  };
+  int64_t total = 0;
+  for (const auto& window : windows) {
+    total += std::max<int64_t>(0, std::ssize(used(window)) - 1);
+  }
+  if (total == 0) {
+    return fail(ErrorCode::kInvalidArgument, "text: expected at least one token, found none");
+  }
   TextScore score;
-  const size_t chunk = static_cast<size_t>(model.options().chunk_tokens);
-  std::vector<Token> tokens;
-  for (size_t at = 0; at < text.size();) {
-    const size_t n = std::min(text.size() - at, static_cast<size_t>(ctx_tokens - 1));
-    tokens.assign(1, bos);
-    const auto part = text.subspan(at, n);
-    tokens.insert(tokens.end(), part.begin(), part.end());
-    Window window(model, reference, tokens, score);
-    for (size_t done = 0; done < n; done += chunk) {
-      DS4_TRY_VOID(window.chunk(done, std::min(chunk, n - done)));
-      if (progress && !progress(score.n_tokens(), std::ssize(text))) return score;
+  const auto chunk = static_cast<size_t>(model.options().chunk_tokens);
+  for (const auto& tokens : windows) {
+    const size_t n = used(tokens).size();
+    if (n < 2) continue;
+    Window window(model, reference, used(tokens), score);
+    for (size_t done = 0; done < n - 1; done += chunk) {
+      DS4_TRY_VOID(window.chunk(done, std::min(chunk, n - 1 - done)));
+      if (progress && !progress(score.n_tokens(), total)) return score;
     }
-    at += n;
   }
   return score;
+}
+
+std::vector<std::vector<Token>> text_windows(std::span<const Token> text, Token bos,
+                                             int64_t ctx_tokens) {
+  const auto step = static_cast<size_t>(std::max<int64_t>(1, ctx_tokens - 1));
+  std::vector<std::vector<Token>> windows;
+  for (size_t at = 0; at < text.size(); at += step) {
+    const auto part = text.subspan(at, std::min(text.size() - at, step));
+    windows.emplace_back(1, bos);
+    windows.back().insert(windows.back().end(), part.begin(), part.end());
+  }
+  return windows;
+}
+
+Result<TextScore> score_text(Scorer& model, Scorer* reference, std::span<const Token> text,
+                             Token bos, int64_t ctx_tokens, const TextProgress& progress) {
+  return score_windows(model, reference, text_windows(text, bos, ctx_tokens), ctx_tokens, progress);
 }
 
 }  // namespace ds4::eval

@@ -53,9 +53,22 @@ class TextScore {
 // Called after each chunk with the tokens predicted so far and in all; false stops.
 using TextProgress = std::function<bool(int64_t done, int64_t total)>;
 
-// Scores `text`, tokens without a BOS, in windows of `ctx_tokens`, at least 2; `reference` may be
-// null and otherwise has the same vocabulary. Stopped on request, it returns what was scored.
-// Errors: those of Scorer::advance and TextScore::add.
+// Scores `windows`, each tokens of which the first is given and the others are predicted; windows
+// of fewer than two are passed over, and of a longer one than `ctx_tokens` the rest. `reference`
+// may be null and otherwise has the same vocabulary. Stopped on request, it returns what was
+// scored. Errors: kInvalidArgument when nothing is left to predict or `ctx_tokens` is below 2;
+// those of Scorer::advance and TextScore::add.
+Result<TextScore> score_windows(Scorer& model, Scorer* reference,
+                                std::span<const std::vector<Token>> windows, int64_t ctx_tokens,
+                                const TextProgress& progress = {});
+
+// `text`, tokens without a BOS, as windows of `ctx_tokens`, at least 2: each a BOS and the tokens
+// that follow the last window.
+std::vector<std::vector<Token>> text_windows(std::span<const Token> text, Token bos,
+                                             int64_t ctx_tokens);
+
+// Scores `text`, tokens without a BOS, in windows of `ctx_tokens`, at least 2, as score_windows()
+// does.
 Result<TextScore> score_text(Scorer& model, Scorer* reference, std::span<const Token> text,
                              Token bos, int64_t ctx_tokens, const TextProgress& progress = {});
 
