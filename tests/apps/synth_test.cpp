@@ -92,8 +92,9 @@ std::vector<double> column_of(const std::string& output, int column) {
   return values;
 }
 
-// Nano's 16 experts over 500 tokens: an even load stays below twice its mean in every layer, a
-// skewed one is above it in every learnt one. Streams grow slowly and end far below the bound.
+// Nano's 16 experts over 500 tokens: the most wanted one gets below 1.6 times the mean in every
+// layer when the load is even (1.4 found), and more in every learnt layer when it is skewed (1.8
+// to 2.4). Streams grow slowly and end far below the bound.
 TEST_F(SynthProgram, TheCheckShowsBoundedStreamsAndTheLoadOfExperts) {
   for (const bool skewed : {false, true}) {
     ASSERT_EQ(run({"--shape", "nano", "--recipe", "q2", "--routing", skewed ? "skewed" : "uniform",
@@ -108,9 +109,9 @@ TEST_F(SynthProgram, TheCheckShowsBoundedStreamsAndTheLoadOfExperts) {
       EXPECT_GT(max_hidden[il], 1.0) << output_;
       EXPECT_LT(max_hidden[il], 50.0) << output_;
       if (!skewed) {
-        EXPECT_LT(most[il], 2.0) << output_;
+        EXPECT_LT(most[il], 1.6) << output_;
       } else if (il >= 3) {
-        EXPECT_GT(most[il], 2.0) << output_;
+        EXPECT_GT(most[il], 1.6) << output_;
       }
     }
   }
