@@ -161,6 +161,54 @@ TEST(Ds4Dump, PerplexitySaysWhatATextMustBe) {
   EXPECT_EQ(run({"--perplexity-file", folder.file("none")}).code, 1);
 }
 
+// An importance matrix: the same bytes whatever the threads and the chunks, and refusals that leave
+// no file.
+TEST(Ds4Imatrix, IsMadeFromADataSet) {
+  const TempFolder folder;
+  const std::string mark = "===== DS4_IMATRIX_PROMPT\n";
+  write_file(
+      folder.file("chats"),
+      mark + "<｜begin▁of▁sentence｜>Once upon a time there was a king who had many sons.\n" +
+          mark + "<｜begin▁of▁sentence｜><｜User｜>What does a cow say?<｜Assistant｜></think>");
+  const auto make = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--imatrix-dataset", folder.file("chats"), "--imatrix-out", folder.file(out)});
+    return run(more);
+  };
+  const Outcome first = make("a.dat", {"-t", "1"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("prompts=2 "), std::string::npos) << first.out;
+  EXPECT_NE(first.out.find("entries=27 "), std::string::npos) << first.out;
+  EXPECT_NE(first.out.find("experts were never used"), std::string::npos) << first.out;
+  ASSERT_EQ(make("b.dat", {"-t", "3", "--prefill-chunk", "5"}).code, 0);
+  EXPECT_EQ(read_text(folder.file("a.dat")), read_text(folder.file("b.dat")));
+  const Outcome limited =
+      make("c.gguf", {"--imatrix-max-prompts", "1", "--imatrix-max-tokens", "5"});
+  ASSERT_EQ(limited.code, 0) << limited.err;
+  EXPECT_NE(limited.out.find("prompts=1 tokens=5 "), std::string::npos) << limited.out;
+  EXPECT_EQ(read_text(folder.file("c.gguf")).substr(0, 4), "GGUF");
+}
+
+TEST(Ds4Imatrix, SaysWhatIsMissing) {
+  const TempFolder folder;
+  write_file(folder.file("empty"), "===== DS4_IMATRIX_PROMPT\n \n");
+  const Outcome empty =
+      run({"--imatrix-dataset", folder.file("empty"), "--imatrix-out", folder.file("x.dat")});
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_NE(empty.err.find("expected prompts after lines"), std::string::npos) << empty.err;
+  EXPECT_EQ(run({"--imatrix-dataset", folder.file("empty")}).code, 2);
+  EXPECT_EQ(run({"--imatrix-out", folder.file("x.dat")}).code, 2);
+  EXPECT_EQ(
+      run({"--imatrix-dataset", folder.file("none"), "--imatrix-out", folder.file("x.dat")}).code,
+      1);
+  write_file(folder.file("chats"), "Hello");
+  EXPECT_EQ(run({"--imatrix-dataset", folder.file("chats"), "--imatrix-out",
+                 folder.file("no/such/folder/x.dat")})
+                .code,
+            1);
+  EXPECT_EQ(read_text(folder.file("x.dat")), "");
+}
+
 // Every line is JSON; the events tell the run from its options to its end, and the tokens spell
 // what was printed.
 TEST(Ds4Trace, TellsTheRunEventByEvent) {

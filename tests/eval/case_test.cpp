@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "eval/prompt.h"
 #include "tests/base/temp_folder.h"
 
 namespace ds4::eval {
@@ -165,6 +166,27 @@ TEST(Cases, LongTitlesAreCutBetweenCharacters) {
   const Case c = only(R"({"id":"a","question":")" + text + R"(","answer":1})");
   EXPECT_LE(c.title.size(), 124u);
   EXPECT_THAT(c.title, testing::EndsWith("ä…"));
+}
+
+// A case with its expected answer as one chat: the prompt the case gives, then what a right answer
+// says, then the end of the turn.
+TEST(Cases, AreRenderedWithTheirExpectedAnswers) {
+  const std::string end = "<｜end▁of▁sentence｜>";
+  const Case content = only(
+      R"({"id":"a","think":false,"messages":[{"role":"user","content":"Moo?"}],"expect":{"content":"Moo."}})");
+  const auto chat = rendered_chat(content, {});
+  ASSERT_TRUE(chat) << chat.error().message;
+  EXPECT_EQ(*chat, "<｜begin▁of▁sentence｜><｜User｜>Moo?<｜Assistant｜></think>Moo." + end);
+  const Case tool = only(
+      R"({"id":"b","think":false,"messages":[{"role":"user","content":"Wake me."}],"tools":[{"type":"function","function":{"name":"set_timer","parameters":{"type":"object","properties":{"minutes":{"type":"integer"}}}}}],"expect":{"tool_calls":[{"name":"set_timer","arguments":{"minutes":61}}]}})");
+  const auto called = rendered_chat(tool, {});
+  ASSERT_TRUE(called) << called.error().message;
+  EXPECT_THAT(*called, HasSubstr(R"(<｜DSML｜invoke name="set_timer">)"));
+  EXPECT_THAT(*called, HasSubstr(R"(name="minutes" string="false">61<)"));
+  EXPECT_TRUE(called->ends_with("</｜DSML｜tool_calls>" + end)) << *called;
+  const auto lines = rendered_chat(only(question(R"("answer":"12, 15-17")")), {});
+  ASSERT_TRUE(lines) << lines.error().message;
+  EXPECT_TRUE(lines->ends_with("Answer: 12, 15-17" + end)) << *lines;
 }
 
 }  // namespace

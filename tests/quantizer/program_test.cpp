@@ -138,5 +138,90 @@ TEST_F(Program, InterruptedLeavesNothing) {
   }
 }
 
+std::string nano_file(const std::string& recipe) {
+  return std::string(DS4_BINARY_DIR) + "/nano/nano-" + recipe + ".gguf";
+}
+
+TEST_F(Program, SplicePlansAndRefuses) {
+  EXPECT_EQ(run({"splice"}), 2);
+  const std::vector<std::string> both = {"splice", "--base", nano_file("q2"), "--donor",
+                                         nano_file("q4")};
+  const auto splice = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), both.begin(), both.end());
+    return run(more);
+  };
+  EXPECT_EQ(splice({"--layers", "6-7", "--dry-run"}), 0);
+  EXPECT_MENTIONS(output_, "6 tensors from the donor, +1769472 bytes against the base");
+  EXPECT_EQ(splice({"--layers", "7"}), 2);
+  EXPECT_MENTIONS(output_, "--out FILE is required");
+  EXPECT_EQ(splice({"--layers", "9", "--dry-run"}), 2);
+  EXPECT_MENTIONS(output_, "expected 0 .. 7, found 9");
+  EXPECT_EQ(splice({"--layers", "7-", "--dry-run"}), 2);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  std::ofstream(path("there.gguf")) << "precious";
+  EXPECT_EQ(splice({"--layers", "7", "--out", path("there.gguf")}), 1);
+  EXPECT_MENTIONS(output_, "already exists");
+  EXPECT_EQ(fs::file_size(path("there.gguf")), 8u);
+}
+
+TEST_F(Program, InspectTellsFilesApart) {
+  EXPECT_EQ(run({"inspect", nano_file("q2"), "--tensors", "--keys"}), 0);
+  for (const char* part :
+       {"DeepSeek V4 Nano with its MTP block", "alignment 32, 54 keys, 272 tensors",
+        "IQ2_XXS     16 tensors", "deepseek4.block_count u32 = 8",
+        "blk.0.ffn_down_exps.weight Q2_K [256, 256, 16]"}) {
+    EXPECT_MENTIONS(output_, part);
+  }
+  EXPECT_EQ(run({"inspect", DS4_SOURCE_DIR "/README.md"}), 1);
+  EXPECT_MENTIONS(output_, "not a GGUF file");
+  EXPECT_EQ(run({"inspect", folder_.string()}), 1);
+  EXPECT_EQ(run({"inspect", path("none")}), 1);
+}
+
+// Each is named before a byte of the result is written.
+TEST_F(Program, WrongImatricesTemplatesAndComparisonsAreNamed) {
+  const auto convert = [&](std::vector<std::string> more) {
+    const std::vector<std::string> base = {"--hf", kNano, "--out", path("x.gguf")};
+    more.insert(more.begin(), base.begin(), base.end());
+    return run(more);
+  };
+  std::ofstream(folder_.string() + ".dat") << std::string("\2\0\0\0\5\0\0\0hello", 13);
+  const std::string cut = folder_.string() + ".dat";
+  EXPECT_EQ(convert({"--recipe", "q2", "--imatrix", cut}), 1);
+  EXPECT_MENTIONS(output_, "truncated");
+  EXPECT_EQ(run({"imatrix", cut}), 1);
+  EXPECT_MENTIONS(output_, "truncated");
+  EXPECT_EQ(convert({"--recipe", "q2", "--imatrix", nano_file("q2")}), 1);
+  EXPECT_MENTIONS(output_, "this is not an importance matrix");
+  EXPECT_EQ(convert({"--recipe", "q2", "--imatrix-strict"}), 2);
+  EXPECT_EQ(convert({"--template", DS4_SOURCE_DIR "/README.md"}), 1);
+  EXPECT_MENTIONS(output_, "this is a text file");
+  EXPECT_EQ(convert({"--template", nano_file("q2"), "--recipe", "q4"}), 2);
+  EXPECT_MENTIONS(output_, "--recipe, --mixed-layers and --no-mtp have no meaning");
+  EXPECT_EQ(convert({"--compare-tensor", "no.such", "--compare-gguf", nano_file("q2")}), 1);
+  EXPECT_MENTIONS(output_, "there is no tensor no.such");
+  EXPECT_EQ(convert({"--compare-tensor", "blk.3.ffn_down_exps.weight"}), 2);
+  EXPECT_EQ(convert({"--recipe", "q4", "--compare-tensor", "blk.3.ffn_down_exps.weight",
+                     "--compare-gguf", nano_file("q4")}),
+            0);
+  EXPECT_MENTIONS(output_, "equal");
+  EXPECT_EQ(convert({"--n-experts", "256", "--dry-run"}), 2);
+  EXPECT_MENTIONS(output_, "the checkpoint has 16, not 256");
+  EXPECT_TRUE(fs::is_empty(folder_));
+  fs::remove(cut);
+}
+
+// A checkpoint that lost a shard.
+TEST_F(Program, DamagedCheckpointsAreNamed) {
+  const fs::path copy = fs::path(folder_.string() + "_hf");
+  fs::remove_all(copy);
+  fs::copy(kNano, copy);
+  fs::remove(copy / "model-00002-of-00002.safetensors");
+  EXPECT_EQ(run({"--hf", copy.string(), "--out", path("x.gguf")}), 1);
+  EXPECT_MENTIONS(output_, "model-00002-of-00002.safetensors");
+  fs::remove_all(copy);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
 }  // namespace
 }  // namespace ds4
