@@ -8,6 +8,7 @@
 #include "base/printable.h"
 #include "quant/codec.h"
 #include "quantizer/converter.h"
+#include "quantizer/template_file.h"
 #include "report.h"
 
 namespace ds4 {
@@ -203,7 +204,7 @@ void describe(const Conversion& conversion, bool with_changes) {
 // Prints both sides on stdout; equal is 0, different 1.
 Result<int> compare(const ConvertFlags& f, const Conversion& conversion) {
   const std::string& path = f.compare_gguf.empty() ? f.template_path : f.compare_gguf;
-  DS4_TRY(const gguf::File other, gguf::File::open(path));
+  DS4_TRY(const gguf::File other, open_named_gguf(path));
   TensorComparison c;
   DS4_TRY_VOID(interruptible([&](std::stop_token stop) -> Result<void> {
     DS4_TRY(c, conversion.compare(f.compare_tensor, other, f.n_threads, std::move(stop)));

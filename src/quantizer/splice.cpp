@@ -68,8 +68,8 @@ Result<Shape> shape_of(const gguf::File& file, const gguf::TensorInfo& info) {
 
 Result<Splice> Splice::plan(const std::string& base_path, const std::string& donor_path,
                             const LayerSet& layers) {
-  DS4_TRY(gguf::File base, gguf::File::open(base_path));
-  DS4_TRY(gguf::File donor, gguf::File::open(donor_path));
+  DS4_TRY(gguf::File base, open_named_gguf(base_path));
+  DS4_TRY(gguf::File donor, open_named_gguf(donor_path));
   if (base.alignment() != donor.alignment() || base.tensors().size() != donor.tensors().size()) {
     return differ(base, donor,
                   fmt::format("expected the same alignment and number of tensors, found {} and {}, "

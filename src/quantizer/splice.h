@@ -20,7 +20,7 @@ namespace ds4 {
 
 class Splice {
  public:
-  // Errors: those of gguf::File::open; kUnsupported when alignment, tensors or dimensions
+  // Errors: those of open_named_gguf; kUnsupported when alignment, tensors or dimensions
   // differ, or a layer of `layers` has no routed experts, with names.
   static Result<Splice> plan(const std::string& base_path, const std::string& donor_path,
                              const LayerSet& layers);

@@ -44,7 +44,7 @@ bool same_shape(const gguf::TensorInfo& info, const Shape& shape) {
 }  // namespace
 
 Result<TemplateFile> TemplateFile::open(const std::string& path, const ModelConfig& config) {
-  DS4_TRY(gguf::File opened, gguf::File::open(path));
+  DS4_TRY(gguf::File opened, open_named_gguf(path));
   TemplateFile file(std::move(opened));
   DS4_TRY(const ModelConfig found, config_from_gguf(file.file_));
   if (found.name != config.name) {
@@ -80,6 +80,14 @@ Result<void> TemplateFile::match_tensors(const ModelConfig& config) {
                                       [](auto& a, auto& b) { return a.first < b.first; });
   return unsuitable(file_, fmt::format("{} tensors of the model are missing, among them {}",
                                        missing.size(), first->first));
+}
+
+Result<gguf::File> open_named_gguf(const std::string& path) {
+  auto file = gguf::File::open(path);
+  if (!file && file.error().code == ErrorCode::kInvalidArgument) {
+    return fail(ErrorCode::kCorrupt, std::move(file.error().message));
+  }
+  return file;
 }
 
 void copy_metadata(const gguf::File& file, gguf::Layout& layout, std::string_view without) {

@@ -22,7 +22,7 @@ class TemplateFile {
     DType type = DType::kF32;
   };
 
-  // A template for a model of shape `config`. Errors: those of gguf::File::open and
+  // A template for a model of shape `config`. Errors: those of open_named_gguf and
   // config_from_gguf; kUnsupported for the file of another model, for a slice, for a tensor the
   // model does not have, lacks, or has in another shape, each with its name.
   static Result<TemplateFile> open(const std::string& path, const ModelConfig& config);
@@ -47,6 +47,10 @@ class TemplateFile {
 // Prefix of the keys about an importance matrix: they belong to the weights made with it, so a new
 // file does not take them over.
 inline constexpr std::string_view kImatrixKeyPrefix = "quantize.imatrix.";
+
+// gguf::File::open() for a file that a command names beside its options: one that is not GGUF at
+// all is kCorrupt here, so that kInvalidArgument stays with the options.
+Result<gguf::File> open_named_gguf(const std::string& path);
 
 // All keys of `file`, word for word, but those that begin with `without`. Of a repeated key the
 // first counts.

@@ -117,14 +117,14 @@ TEST(TextScore, WindowsAreScoredEachByItself) {
   std::vector<Token> a(text.begin(), text.begin() + 30), b(text.begin() + 30, text.end());
   a.insert(a.begin(), kBos);
   const auto model = scorer("exact", 64, 16);
-  const auto alone_a = score_windows(*model, nullptr, std::vector{a}, 64);
-  const auto alone_b = score_windows(*model, nullptr, std::vector{b}, 64);
+  const auto alone_a = score_windows(*model, nullptr, std::vector<std::vector<Token>>{a}, 64);
+  const auto alone_b = score_windows(*model, nullptr, std::vector<std::vector<Token>>{b}, 64);
   const std::vector<std::vector<Token>> all = {{}, a, {kBos}, b};
   const auto both = score_windows(*model, nullptr, all, 64);
   ASSERT_TRUE(alone_a && alone_b && both);
   EXPECT_EQ(both->n_tokens(), 30 + 29);
   EXPECT_DOUBLE_EQ(both->nll(), alone_a->nll() + alone_b->nll());
-  EXPECT_EQ(score_windows(*model, nullptr, std::vector{a}, 11)->n_tokens(), 10);
+  EXPECT_EQ(score_windows(*model, nullptr, std::vector<std::vector<Token>>{a}, 11)->n_tokens(), 10);
   const std::vector<std::vector<Token>> nothing = {{}, {kBos}};
   EXPECT_EQ(score_windows(*model, nullptr, nothing, 64).error().code, ErrorCode::kInvalidArgument);
 }
