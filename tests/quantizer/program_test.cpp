@@ -211,7 +211,7 @@ TEST_F(Program, WrongImatricesTemplatesAndComparisonsAreNamed) {
   fs::remove(cut);
 }
 
-// A checkpoint that lost a shard.
+// A checkpoint that lost a shard, and one with an expert of another width.
 TEST_F(Program, DamagedCheckpointsAreNamed) {
   const fs::path copy = fs::path(folder_.string() + "_hf");
   fs::remove_all(copy);
@@ -219,6 +219,26 @@ TEST_F(Program, DamagedCheckpointsAreNamed) {
   fs::remove(copy / "model-00002-of-00002.safetensors");
   EXPECT_EQ(run({"--hf", copy.string(), "--out", path("x.gguf")}), 1);
   EXPECT_MENTIONS(output_, "model-00002-of-00002.safetensors");
+
+  // An expert whose FP4 rows have another width than the model's: a header edit of equal length.
+  fs::copy(fs::path(kNano) / "model-00002-of-00002.safetensors", copy);
+  const std::string victim = "layers.3.ffn.experts.5.w2.weight";
+  int n_edited = 0;
+  for (const auto& entry : fs::directory_iterator(copy)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    std::string header(200000, '\0');
+    file.read(header.data(), static_cast<std::streamsize>(header.size()));
+    const size_t at = header.find("[256,128]", header.find(victim + '"'));
+    if (header.find(victim + '"') == std::string::npos || at == std::string::npos) continue;
+    file.clear();
+    file.seekp(static_cast<std::streamoff>(at));
+    file << "[512, 64]";
+    ++n_edited;
+  }
+  ASSERT_EQ(n_edited, 1);
+  EXPECT_EQ(run({"--hf", copy.string(), "--out", path("x.gguf")}), 1);
+  EXPECT_MENTIONS(output_, victim + ": expected shape");
   fs::remove_all(copy);
   EXPECT_TRUE(fs::is_empty(folder_));
 }
