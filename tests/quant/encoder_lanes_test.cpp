@@ -19,7 +19,7 @@
 namespace ds4::test {
 namespace {
 
-#ifdef DS4_SANITIZED
+#if defined(DS4_SANITIZED) || !defined(__OPTIMIZE__)
 constexpr int kBlocks = 100;
 #else
 constexpr int kBlocks = 3000;
