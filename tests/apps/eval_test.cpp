@@ -41,7 +41,7 @@ Ran run(std::vector<std::string> args) {
 
 // Twelve short cases of several kinds; more tokens than any of them takes.
 const std::vector<std::string> kFew = {
-    "-m", nano(), "--plain", "-n", "600", "-t", "1", "--case-sequence", "1,2,4,5,7,8,13,15,18-21"};
+    "-m", nano(), "--plain", "-n", "600", "-t", "1", "--case-sequence", "1,2,4,5,7,8,13,14,18-21"};
 
 std::vector<std::string> with(std::vector<std::string> args, std::vector<std::string> more) {
   args.insert(args.end(), more.begin(), more.end());
