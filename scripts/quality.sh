@@ -110,7 +110,8 @@ $(number "$p" tokens) $(number "$c" nll_mean) $(number "$c" mean) $(number "$c" 
 $(number "$s" passed) $(number "$s" cases)" >> "$table"
 done
 mkdir -p "$out"
-LC_ALL=C awk -v commit="$(git -C "$root" describe --always --dirty 2> /dev/null || echo unknown)" \
+machine="$(nproc) processors, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+LC_ALL=C awk -v machine="$machine" -v commit="$(git -C "$root" describe --always --dirty 2> /dev/null || echo unknown)" \
   -f "$root/scripts/quality_report.awk" "$table" > "$work/quality.md"
 LC_ALL=C awk -f "$root/scripts/quality_chart.awk" "$table" > "$work/quality.svg"
 cp "$work/quality.md" "$work/quality.svg" "$out/"
