@@ -10,7 +10,7 @@ END {
   print "# What each recipe costs\n"
   print "Made by `scripts/quality.sh` at commit " commit "; the tables come from it. Nano in eight recipes, backend"
   print "`cpu`, profile `official`, against the recipe `exact`, which loses nothing of the checkpoint. Machine: " machine "."
-  print "Other instruction sets without AVX-512 or AVX2 round f32 sums differently and move the last digits.\n"
+  print "Machines without AVX2 round f32 sums differently, which moves the last digits.\n"
   print "![file size against distance from exact](quality.svg)\n"
   print "| recipe | MB | suite of " n_cases " | conversations: NLL | KL from exact | same top-1 | prose: NLL | KL from exact | same top-1 |"
   print "|---|---|---|---|---|---|---|---|---|"
