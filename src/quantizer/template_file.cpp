@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "model/config_reader.h"
+#include "quantizer/synth.h"
 
 namespace ds4 {
 namespace {
@@ -50,6 +51,10 @@ Result<TemplateFile> TemplateFile::open(const std::string& path, const ModelConf
   if (found.name != config.name) {
     return unsuitable(file.file_, fmt::format("expected a file of DeepSeek V4 {}, found one of {}",
                                               config.name, found.name));
+  }
+  if (file.file_.find(kSynthDataKey) != nullptr) {
+    return unsuitable(file.file_,
+                      "its weights are random, and its metadata, which would be copied, says so");
   }
   DS4_TRY_VOID(file.match_tensors(config));
   return file;

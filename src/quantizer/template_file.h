@@ -23,7 +23,8 @@ class TemplateFile {
   };
 
   // A template for a model of shape `config`. Errors: those of open_named_gguf and
-  // config_from_gguf; kUnsupported for the file of another model, for a slice, for a tensor the
+  // config_from_gguf; kUnsupported for the file of another model, for a slice, for a synthetic
+  // file (its metadata says so, and the copy would), for a tensor the
   // model does not have, lacks, or has in another shape, each with its name.
   static Result<TemplateFile> open(const std::string& path, const ModelConfig& config);
 

@@ -16,6 +16,7 @@
 #include "quantizer/converter.h"
 #include "quantizer/hf_names.h"
 #include "quantizer/splice.h"
+#include "quantizer/synth.h"
 
 namespace ds4 {
 namespace {
@@ -240,6 +241,11 @@ TEST_F(DerivedFiles, ATemplateOfAnotherModelIsNamed) {
                                 return true;
                               })),
               "expected shape [16, 256, 256] (outermost first), found [15, 256, 256]");
+  const auto synth = Synth::plan({.config = nano_config(), .recipe = Recipe::kQ4, .sparse = true});
+  ASSERT_TRUE(synth) << synth.error().message;
+  ConvertProgress progress;
+  ASSERT_TRUE(synth->run(path("synth.gguf"), {}, {}, progress));
+  expect_said(refusal(path("synth.gguf")), "its weights are random");
   expect_said(refusal(path("none.gguf")), "none.gguf");
   expect_said(refusal(DS4_SOURCE_DIR "/README.md"), "not a GGUF file");
 }
