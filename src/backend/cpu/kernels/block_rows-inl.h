@@ -45,22 +45,21 @@ HWY_INLINE void store_sums(const DotArgs& args, int64_t i, int64_t first, ScaleV
 // next one, which stands behind it in one piece, is fetched in order, a part for each step.
 class Prefetch {
  public:
-  HWY_INLINE Prefetch(const DotArgs& args, int64_t first, int64_t n_steps) {
-    const int64_t next = HWY_MIN(first + kL, args.n_w), end = HWY_MIN(next + kL, args.n_w);
-    at_ = args.w + next * args.w_stride;
-    end_ = args.w + end * args.w_stride;
-    step_bytes_ = (end_ - at_ + n_steps - 1) / n_steps;
-  }
+  HWY_INLINE Prefetch(const DotArgs& args, int64_t first, int64_t n_steps)
+      : at_(args.w + (first + kL) * args.w_stride),
+        step_bytes_(kL * args.w_stride / n_steps),
+        // None behind the last group. The same number of lines for every step: a loop that ends at
+        // varying counts costs more than it fetches.
+        n_lines_(first + kL < args.n_w ? (step_bytes_ + 63) / 64 : 0) {}
   HWY_INLINE void step() {
-    const std::byte* end = HWY_MIN(at_ + step_bytes_, end_);
-    for (const std::byte* p = at_; p < end; p += 64) hwy::Prefetch(p);
-    at_ = end;
+    for (int64_t i = 0; i < n_lines_; ++i) hwy::Prefetch(at_ + 64 * i);
+    at_ += step_bytes_;
   }
 
  private:
   const std::byte* at_;
-  const std::byte* end_;
   int64_t step_bytes_;
+  int64_t n_lines_;
 };
 
 template <class Format, int kX>

@@ -51,8 +51,8 @@ struct Mxfp4Format {
     IntVec packed[4];
     load_dwords_4(rows, at + 1, packed);
     for (int i = 0; i < 4; ++i) {
-      const auto low = hn::BitCast(d, mask_with(packed[i], 0x0f0f0f0f));
-      const auto high = hn::BitCast(d, mask_with(shift_right<4>(packed[i]), 0x0f0f0f0f));
+      const auto low = hn::BitCast(d, bits_of<0, 4>(packed[i]));
+      const auto high = hn::BitCast(d, bits_of<4, 4>(packed[i]));
       out[i] = hn::BitCast(IntTag(), hn::TableLookupBytes(table, low));
       out[4 + i] = hn::BitCast(IntTag(), hn::TableLookupBytes(table, high));
     }

@@ -114,23 +114,23 @@ struct Q4KFormat {
     hn::Store(half_to_float<true>(head[0]), ScaleTag(), out.dmin);
     const auto upper = [&](IntVec v) HWY_ATTR { return mask_with(shift_right<2>(v), 0x30303030); };
     out.set_scales(0, mask_with(head[1], 0x3f3f3f3f));
-    out.set_scales(4, hn::Or(mask_with(head[3], 0x0f0f0f0f), upper(head[1])));
+    out.set_scales(4, hn::Or(bits_of<0, 4>(head[3]), upper(head[1])));
     out.set_mins(0, mask_with(head[2], 0x3f3f3f3f));
-    out.set_mins(2, hn::Or(mask_with(shift_right<4>(head[3]), 0x0f0f0f0f), upper(head[2])));
+    out.set_mins(2, hn::Or(bits_of<4, 4>(head[3]), upper(head[2])));
   }
 
   // visit(sub-block, its granules, its scale) for every sub-block.
   template <class Visit>
   static HWY_INLINE void codes(const Scales& scales, const Rows& rows, int64_t at, Visit visit) {
+#pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       IntVec packed[16], codes[8];
       load_dwords_16(rows, at + 16 + 64 * half, packed);
+#pragma GCC unroll 2
       for (int g = 0; g < 2; ++g) {
-        for (int i = 0; i < 8; ++i) codes[i] = mask_with(packed[8 * g + i], 0x0f0f0f0f);
+        for (int i = 0; i < 8; ++i) codes[i] = bits_of<0, 4>(packed[8 * g + i]);
         visit(4 * half + 2 * g, codes, scales.get(4 * half + 2 * g));
-        for (int i = 0; i < 8; ++i) {
-          codes[i] = mask_with(shift_right<4>(packed[8 * g + i]), 0x0f0f0f0f);
-        }
+        for (int i = 0; i < 8; ++i) codes[i] = bits_of<4, 4>(packed[8 * g + i]);
         visit(4 * half + 2 * g + 1, codes, scales.get(4 * half + 2 * g + 1));
       }
     }
@@ -151,8 +151,8 @@ struct Q2KFormat {
     IntVec packed[4];
     load_dwords_4(rows, at, packed);
     for (int i = 0; i < 4; ++i) {
-      out.set_scales(4 * i, mask_with(packed[i], 0x0f0f0f0f));
-      out.set_mins(2 * i, mask_with(shift_right<4>(packed[i]), 0x0f0f0f0f));
+      out.set_scales(4 * i, bits_of<0, 4>(packed[i]));
+      out.set_mins(2 * i, bits_of<4, 4>(packed[i]));
     }
     const IntVec halves = load_dword_of_4<3>(rows, at + 68);
     hn::Store(half_to_float<false>(halves), ScaleTag(), out.d);
@@ -163,18 +163,16 @@ struct Q2KFormat {
   static HWY_INLINE void codes(const Scales& scales, const Rows& rows, int64_t at, Visit visit) {
     IntVec packed[16], codes[4];
     load_dwords_16(rows, at + 16, packed);
+#pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) {  // 16 bytes: half b / 2, left or right 16 of its 32
       const int first = 8 * (b / 2) + b % 2;
-      for (int i = 0; i < 4; ++i) codes[i] = mask_with(packed[4 * b + i], 0x03030303);
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<0, 2>(packed[4 * b + i]);
       visit(first, codes, scales.get(first));
-      for (int i = 0; i < 4; ++i)
-        codes[i] = mask_with(shift_right<2>(packed[4 * b + i]), 0x03030303);
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<2, 2>(packed[4 * b + i]);
       visit(first + 2, codes, scales.get(first + 2));
-      for (int i = 0; i < 4; ++i)
-        codes[i] = mask_with(shift_right<4>(packed[4 * b + i]), 0x03030303);
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<4, 2>(packed[4 * b + i]);
       visit(first + 4, codes, scales.get(first + 4));
-      for (int i = 0; i < 4; ++i)
-        codes[i] = mask_with(shift_right<6>(packed[4 * b + i]), 0x03030303);
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<6, 2>(packed[4 * b + i]);
       visit(first + 6, codes, scales.get(first + 6));
     }
   }

@@ -219,16 +219,35 @@ HWY_INLINE IntVec add_pair_products(IntVec sum, IntVec a, IntVec b) {
 // Byte k of every lane as an i32.
 template <int k>
 HWY_INLINE IntVec byte_of(IntVec v) {
-  const hn::RebindToUnsigned<IntTag> du;
-  const auto u = hn::BitCast(du, v);
-  if constexpr (k == 3) return hn::BitCast(IntTag(), hn::ShiftRight<24>(u));
-  return hn::BitCast(IntTag(), hn::And(hn::ShiftRight<8 * k>(u), hn::Set(du, 255u)));
+  alignas(16) static constexpr uint8_t kPick[16] = {k,     128, 128, 128, k + 4,  128, 128, 128,
+                                                    k + 8, 128, 128, 128, k + 12, 128, 128, 128};
+  const ByteTag d;
+  return hn::BitCast(IntTag(),
+                     hn::TableLookupBytesOr0(hn::BitCast(d, v), hn::LoadDup128(d, kPick)));
 }
 
 template <int kBits>
 HWY_INLINE IntVec shift_right(IntVec v) {
   const hn::RebindToUnsigned<IntTag> du;
   return hn::BitCast(IntTag(), hn::ShiftRight<kBits>(hn::BitCast(du, v)));
+}
+
+// Bits kFrom .. kFrom + kBits - 1 of every byte, moved to its low end.
+template <int kFrom, int kBits>
+HWY_INLINE IntVec bits_of(IntVec v) {
+#if HWY_TARGET <= HWY_AVX3_DL
+  // One bit matrix for the byte instead of a shift and a mask: row 7 - i makes bit i.
+  if constexpr (kFrom > 0) {
+    uint64_t rows = 0;
+    for (int i = 0; i < kBits; ++i) rows |= uint64_t{1} << (kFrom + i) << (8 * (7 - i));
+    const auto matrix = _mm512_set1_epi64(static_cast<int64_t>(rows));
+    return IntVec{_mm512_gf2p8affine_epi64_epi8(v.raw, matrix, 0)};
+  }
+#endif
+  constexpr int32_t kMask = ((1 << kBits) - 1) * 0x01010101;
+  const hn::RebindToUnsigned<IntTag> du;
+  const auto shifted = hn::BitCast(IntTag(), hn::ShiftRight<kFrom>(hn::BitCast(du, v)));
+  return hn::And(shifted, hn::Set(IntTag(), kMask));
 }
 
 HWY_INLINE IntVec mask_with(IntVec v, int32_t mask) { return hn::And(v, hn::Set(IntTag(), mask)); }
