@@ -37,7 +37,7 @@ build: configure ## configure and build everything
 
 # A first answer needs no tests: they are half of the build.
 programs: configure
-	@cmake --build $(out) -j $(JOBS) --target ds4 ds4-quantize
+	@cmake --build $(out) -j $(JOBS) --target ds4 ds4-quantize ds4-bench
 
 # The converter writes a file whole or not at all, and never over another.
 nano: programs ## convert models/nano to a GGUF in the build folder, if that is not done yet
