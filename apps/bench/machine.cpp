@@ -33,6 +33,7 @@ Result<int> show_machine(const Options& o) {
     text += fmt::format("{:<32}{:>22}{:>22}\n", name, cell(limit.one), cell(limit.all));
   };
   line("memory read, GB/s", limits->memory_read);
+  line("  in large pages", limits->memory_read_large);
   line(fmt::format("cache read ({} KiB), GB/s", options.cache_bytes >> 10), limits->cache_read);
   line("int8 multiply-adds, 10^9/s", limits->int8);
   line("f32 multiply-adds, 10^9/s", limits->f32);
