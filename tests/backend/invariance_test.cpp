@@ -29,7 +29,7 @@ class Walk {
       index_pages_.push_back(index_rows_.tensor().row_data(p * kPageRows));
     }
     span_ = {.first_row = 0, .n_rows = n_, .first_pos = 2000, .kv = {}};
-    span_.kv.ring = ring_;
+    span_.kv.ring = ring_.tensor();
     span_.kv.attn.rows = {pages_.data(), kDim * 4};
     span_.kv.index.rows = {index_pages_.data(), 128 * 4};
     for (size_t t = 0; t < std::size(kAllTypes); ++t) {
