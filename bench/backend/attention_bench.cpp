@@ -56,9 +56,8 @@ void attention(benchmark::State& state, const Case& c) {
     layers.push_back(std::make_unique<Layer>(SyntheticRows(c.format, dim, 256, seed),
                                              SyntheticRows(c.format, dim, n_rows, seed + 1)));
   }
-  std::vector<float> q = random_values(c.n_queries * heads * dim, 1);
-  std::vector<float> kv = random_values(c.n_queries * dim, 2), sinks = random_values(heads, 3);
-  std::vector<float> out(q.size());
+  Values q(c.n_queries * heads * dim, 1), kv(c.n_queries * dim, 2), sinks(heads, 3);
+  Values out(c.n_queries * heads * dim, 4);
   std::vector<int32_t> chosen(static_cast<size_t>(c.n_queries * topk), -1);
   for (int64_t n = 0; n < c.n_queries; ++n) {  // spread over all visible rows
     const int64_t visible = (first_pos + n + 1) / 4, some = std::min(topk, visible);
@@ -73,9 +72,9 @@ void attention(benchmark::State& state, const Case& c) {
     KvSpan span{.n_rows = c.n_queries, .first_pos = first_pos, .kv = {}};
     span.kv.ring = layers[layer]->raw.ring(256, dim);
     span.kv.attn.rows = layers[layer]->compressed.rows();
-    backend->ops->attention(as_tensor(out, {c.n_queries, heads, dim}),
-                            as_tensor(q, {c.n_queries, heads, dim}),
-                            as_tensor(kv, {c.n_queries, dim}), as_tensor(sinks, {heads}),
+    backend->ops->attention(out.tensor({c.n_queries, heads, dim}),
+                            q.tensor({c.n_queries, heads, dim}), kv.tensor({c.n_queries, dim}),
+                            sinks.tensor({heads}),
                             c.ratio == 4 ? ConstTensor(selected) : ConstTensor(), {&span, 1},
                             {.window = c.config->window, .ratio = c.ratio});
     layer = (layer + 1) % layers.size();

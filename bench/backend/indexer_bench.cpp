@@ -29,9 +29,8 @@ void decode(benchmark::State& state, const ModelConfig& config, int64_t context,
     layers.push_back(std::make_unique<SyntheticRows>(format, kPackedIndexElems, n_rows,
                                                      static_cast<unsigned>(walked)));
   }
-  std::vector<float> q = random_values(heads * kPackedIndexElems, 1);
+  Values q(heads * kPackedIndexElems, 1), weights(heads, 2);
   for (int64_t h = 0; h < heads; ++h) indexer_round_trip(q.data() + h * kPackedIndexElems);
-  std::vector<float> weights = random_values(heads, 2);
   std::vector<int32_t> chosen(static_cast<size_t>(config.index_topk));
   const Tensor selected(reinterpret_cast<std::byte*>(chosen.data()), DType::kI32,
                         {1, config.index_topk});
@@ -39,8 +38,8 @@ void decode(benchmark::State& state, const ModelConfig& config, int64_t context,
   for (auto _ : state) {
     KvSpan span{.n_rows = 1, .first_pos = context - 1, .kind = SpanKind::kDecode, .kv = {}};
     span.kv.index.rows = layers[layer]->rows();
-    backend->ops->index_topk(selected, as_tensor(q, {1, heads, kPackedIndexElems}),
-                             as_tensor(weights, {1, heads}), 0.01f, {&span, 1});
+    backend->ops->index_topk(selected, q.tensor({1, heads, kPackedIndexElems}),
+                             weights.tensor({1, heads}), 0.01f, {&span, 1});
     layer = (layer + 1) % layers.size();
     benchmark::DoNotOptimize(chosen.data());
   }
@@ -60,9 +59,9 @@ enum class Order { kRandom, kAscending, kEqual };
 // Selection alone, from scores that lie in memory.
 void topk(benchmark::State& state, int64_t k, Order order) {
   constexpr int64_t kRows = 262144;
-  std::vector<float> scores = random_values(kRows, 3);
-  if (order == Order::kAscending) std::sort(scores.begin(), scores.end());
-  if (order == Order::kEqual) std::fill(scores.begin(), scores.end(), 1.0f);
+  Values scores(kRows, 3);
+  if (order == Order::kAscending) std::sort(scores.data(), scores.data() + kRows);
+  if (order == Order::kEqual) std::fill_n(scores.data(), kRows, 1.0f);
   const cpu::Kernels kernels = cpu::select_kernels();
   std::vector<uint64_t> memory(static_cast<size_t>(cpu::TopRows::capacity(k)));
   std::vector<int32_t> rows(static_cast<size_t>(k));

@@ -1,6 +1,7 @@
 #pragma once
 // KV state at a long context without evaluating it: packed rows with random codes, one set of pages
 // for each of several layers, so that a benchmark that walks the layers reads from memory.
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -10,6 +11,28 @@
 #include "quant/packed_kv.h"
 
 namespace ds4 {
+
+// Values at a multiple of 64 bytes, as the engine's workspace has them.
+class Values {
+ public:
+  Values(int64_t n, unsigned seed) : lines_(static_cast<size_t>(n + 15) / 16), n_(n) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < n; ++i) data()[i] = normal(random);
+  }
+  float* data() { return lines_[0].values; }
+  Tensor tensor(const Shape& shape) {
+    DS4_CHECK(shape.n_elements() == n_);
+    return Tensor(reinterpret_cast<std::byte*>(data()), DType::kF32, shape);
+  }
+
+ private:
+  struct alignas(64) Line {
+    float values[16];
+  };
+  std::vector<Line> lines_;
+  int64_t n_;
+};
 
 // Rows of `format` in pages: a bank of random rows over and over.
 class SyntheticRows {
@@ -60,18 +83,5 @@ class SyntheticRows {
   std::vector<std::byte> memory_;
   std::vector<std::byte*> pages_;
 };
-
-// Random values of a tensor; `n` of them.
-inline std::vector<float> random_values(int64_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(n));
-  for (float& v : values) v = normal(random);
-  return values;
-}
-
-inline Tensor as_tensor(std::vector<float>& values, const Shape& shape) {
-  return Tensor(reinterpret_cast<std::byte*>(values.data()), DType::kF32, shape);
-}
 
 }  // namespace ds4

@@ -13,7 +13,8 @@
 namespace ds4::cpu {
 namespace {
 
-// Selected rows lie anywhere in memory; their lines are asked for this many rows ahead.
+// Chosen rows lie anywhere in memory, and a row takes less time to decode than to arrive: lines are
+// asked for this many rows ahead.
 constexpr int64_t kPrefetchRows = 8;
 constexpr int64_t kLineBytes = 64;
 
@@ -61,38 +62,35 @@ struct Query {
   int64_t n_selected = 0;
 };
 
-void add_selected_rows(TileRunner& tiles, const Query& query, const PagedRows& rows) {
-  const int32_t* const end = std::find(query.selected, query.selected + query.n_selected, -1);
-  const int64_t n = end - query.selected;
-  for (int64_t i = 0; i < std::min(kPrefetchRows, n); ++i) {
-    prefetch(rows.row(query.selected[i]), rows.row_bytes);
-  }
+// Rows row_at(0) .. row_at(n - 1) of one format.
+template <typename RowAt>
+void add_rows(TileRunner& tiles, int64_t n, RowFormat format, int64_t row_bytes, RowAt row_at) {
+  for (int64_t i = 0; i < std::min(kPrefetchRows, n); ++i) prefetch(row_at(i), row_bytes);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kPrefetchRows < n) {
-      prefetch(rows.row(query.selected[i + kPrefetchRows]), rows.row_bytes);
-    }
-    tiles.add(rows.row(query.selected[i]), rows.format);
+    if (i + kPrefetchRows < n) prefetch(row_at(i + kPrefetchRows), row_bytes);
+    tiles.add(row_at(i), format);
   }
 }
 
 void add_visible_rows(TileRunner& tiles, const Query& query, const AttentionParams& params) {
   const KvSpan& span = *query.span;
   const RingRows& ring = span.kv.ring;
-  for (int64_t p = std::max<int64_t>(0, query.pos - params.window + 1); p <= query.pos; ++p) {
-    if (p < span.first_pos) {
-      tiles.add(ring.row(p), ring.format);
-    } else {
-      tiles.add(query.kv.row_data(span.first_row + p - span.first_pos), RowFormat::kF32);
-    }
+  const int64_t first = std::max<int64_t>(0, query.pos - params.window + 1);
+  add_rows(tiles, span.first_pos - first, ring.format, ring.row_bytes,
+           [&](int64_t i) { return ring.row(first + i); });
+  for (int64_t p = std::max(first, span.first_pos); p <= query.pos; ++p) {
+    tiles.add(query.kv.row_data(span.first_row + p - span.first_pos), RowFormat::kF32);
   }
   tiles.flush();
   if (params.ratio == 0) return;
   const PagedRows& rows = span.kv.attn.rows;
   if (query.selected != nullptr) {
-    add_selected_rows(tiles, query, rows);
+    const int32_t* const chosen = query.selected;
+    add_rows(tiles, std::find(chosen, chosen + query.n_selected, -1) - chosen, rows.format,
+             rows.row_bytes, [&](int64_t i) { return rows.row(chosen[i]); });
   } else {
-    const int64_t visible = (query.pos + 1) / params.ratio;
-    for (int64_t c = 0; c < visible; ++c) tiles.add(rows.row(c), rows.format);
+    add_rows(tiles, (query.pos + 1) / params.ratio, rows.format, rows.row_bytes,
+             [&](int64_t c) { return rows.row(c); });
   }
   tiles.flush();
 }

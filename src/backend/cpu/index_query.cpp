@@ -22,13 +22,16 @@ void put_values(const IndexQuery& query, const float* q, int64_t n_heads, int64_
 
 // Doubled codes of a block, and its scale. The block's values are FP4's, so doubling gives
 // integers.
-float encode_block(const float* x, int8_t* codes) {
+float encode_block(const float* x, int8_t* codes, bool* plain) {
   const float amax = abs_max(x, kFp4BlockElems);
   if (!(amax <= std::numeric_limits<float>::max())) {
     std::fill_n(codes, kFp4BlockElems, int8_t{0});
+    *plain = false;
     return std::numeric_limits<float>::quiet_NaN();
   }
   const int e = fp4_scale_exponent(amax);
+  // The quarter of the scale counts.
+  *plain = *plain && e - 2 >= -kIndexPlainExponent && e - 2 <= kIndexPlainExponent;
   const float inverse = exp2_int(-e);
   for (int i = 0; i < kFp4BlockElems; ++i) {
     codes[i] = static_cast<int8_t>(static_cast<int32_t>(x[i] * inverse * 2.0f));
@@ -38,11 +41,11 @@ float encode_block(const float* x, int8_t* codes) {
 
 // One head into its lane. Words of four values in the order of a row that is unpacked nibble by
 // nibble: values 0-15 of each block, then values 16-31 of each.
-void put_codes(const IndexQuery& query, const float* q, int64_t h, int64_t heads) {
+void put_codes(IndexQuery& query, const float* q, int64_t h, int64_t heads) {
   constexpr int64_t kHalf = kFp4BlockElems / 2;
   for (int64_t b = 0; b < kPackedIndexBlocks; ++b) {
     int8_t codes[kFp4BlockElems];
-    query.scales[b * heads + h] = encode_block(q + b * kFp4BlockElems, codes);
+    query.scales[b * heads + h] = encode_block(q + b * kFp4BlockElems, codes, &query.plain);
     int32_t sum = 0;
     for (int8_t code : codes) sum += code;
     query.starts[b * heads + h] = -kIndexBias * sum;
@@ -75,8 +78,11 @@ IndexQuery make_index_query(std::byte* memory, const float* q, const float* weig
   query.scales = query.weights + heads;
   query.starts = reinterpret_cast<int32_t*>(query.scales + kPackedIndexBlocks * heads);
   query.codes = reinterpret_cast<int8_t*>(query.starts + kPackedIndexBlocks * heads);
-  std::memset(query.scales, 0,
-              static_cast<size_t>(heads) * (8 * kPackedIndexBlocks + size_t{kIndexDim}));
+  // Heads that fill up the lanes: zero products, whatever a row has, and finite scales.
+  std::fill_n(query.scales, kPackedIndexBlocks * heads, 1.0f);
+  std::fill_n(query.starts, kPackedIndexBlocks * heads, 0);
+  std::fill_n(query.codes, kIndexDim * heads, int8_t{0});
+  query.plain = true;
   for (int64_t h = 0; h < n_heads; ++h) put_codes(query, q + h * kIndexDim, h, heads);
   return query;
 }

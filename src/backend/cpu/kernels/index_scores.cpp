@@ -1,12 +1,16 @@
 // The indexer's scores of many rows for one query, and the search for those above a bar.
 //
 // Heads stand in lanes, so that no product needs a sum across lanes: a row's values are broadcast,
-// four at a time as int8, against the same four of 16 heads. A register tile is kRows rows x kG
-// groups of heads; the four block sums of a product are scaled and added in f32 as they are done.
+// four at a time as int8, against the same four of 16 heads. A register tile is some rows x kG
+// groups of 16 heads; the four block sums of a product are scaled and added in f32 as they are
+// done.
 //
 // FP4 in integers: codes count halves, so a row's are -12 .. 12 and become unsigned by adding 12,
 // which the head's start value takes back. With VNNI one instruction adds 64 products; elsewhere
 // pairs are added in 16 bits (a block of 32 stays below 8 * 2 * 24 * 12 = 4608) and widened once.
+// Beside 64 such instructions for four rows of 32 heads and a block stand 8 conversions, 8 sums of
+// exponents (the two scales are powers of two) and 8 multiply-adds; only the last compete for the
+// multipliers.
 // clang-format off: this order is how Highway compiles the file once for each target.
 #include "base/simd_targets.h"
 
@@ -29,8 +33,10 @@ HWY_BEFORE_NAMESPACE();
 namespace ds4::cpu {
 namespace HWY_NAMESPACE {
 
-inline constexpr int64_t kRows = 4;
-inline constexpr int kGroups = kVecs == 1 ? 2 : 1;  // of heads, at a time
+// Groups of heads at a time, and rows beside them: eight sums in flight hide the latency.
+inline constexpr int kGroups = kVecs == 1 ? 2 : 1;
+template <int kG>
+inline constexpr int64_t kTileRows = kVecs == 1 ? 8 / kG : 4;
 inline constexpr int kBlocks = kPackedIndexBlocks;
 inline constexpr int64_t kWordsPerBlock = 8;  // of four values
 static_assert(kIndexLanes == kLanes && kIndexDim == kPackedIndexElems);
@@ -41,91 +47,91 @@ using ByteTag = hn::Repartition<uint8_t, FloatTag>;
 using SignedByteTag = hn::Repartition<int8_t, FloatTag>;
 using ShortTag = hn::Repartition<int16_t, FloatTag>;
 
-// relu(products) of kG groups of heads, weighed, onto the lane sums of the rows. NaN counts as 0.
+// One vector set for each row and group of a tile.
 template <int kG>
-HWY_INLINE void add_heads(LaneSums (&scores)[kRows], const LaneSums (&products)[kRows][kG],
-                          const float* weights) {
-  const FloatTag d;
-  for (int64_t r = 0; r < kRows; ++r) {
-    for (int g = 0; g < kG; ++g) {
-      for (int v = 0; v < kVecs; ++v) {
-        const FloatVec p = products[r][g].v[v];
-        const FloatVec positive = hn::IfThenElseZero(hn::Gt(p, hn::Zero(d)), p);
-        const FloatVec weight = hn::LoadU(d, weights + g * kLanes + v * kVecLanes);
-        scores[r].v[v] = hn::MulAdd(weight, positive, scores[r].v[v]);
-      }
+using Tile = LaneSums[kTileRows<kG>][kG];
+
+// Runs fn(row, group, vector) over a tile.
+template <int kG, class Fn>
+HWY_INLINE void each_vector(Fn fn) {
+  for (int g = 0; g < kG; ++g) {
+    for (int v = 0; v < kVecs; ++v) {
+      for (int64_t r = 0; r < kTileRows<kG>; ++r) fn(r, g, v);
     }
   }
 }
 
-// Writes the scores of up to four rows.
-HWY_INLINE void finish_rows(float* out, const LaneSums (&scores)[kRows], int64_t n) {
-  const hn::CappedTag<float, 4> d4;
-  hn::StoreN(add_lanes_of_four(scores[0], scores[1], scores[2], scores[3]), d4, out,
-             static_cast<size_t>(n));
+// relu(products) of kG groups of heads, weighed, onto the lane sums of the rows. NaN counts as 0.
+template <int kG>
+HWY_INLINE void add_heads(LaneSums* scores, const Tile<kG>& products, const float* weights) {
+  const FloatTag d;
+  each_vector<kG>([&](int64_t r, int g, int v) HWY_ATTR {
+    const FloatVec p = products[r][g].v[v];
+    const FloatVec positive = hn::IfThenElseZero(hn::Gt(p, hn::Zero(d)), p);
+    const FloatVec weight = hn::LoadU(d, weights + g * kLanes + v * kVecLanes);
+    scores[r].v[v] = hn::MulAdd(weight, positive, scores[r].v[v]);
+  });
 }
 
-HWY_INLINE void clear(LaneSums (&scores)[kRows]) {
-  for (int64_t r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVecs; ++v) scores[r].v[v] = hn::Zero(FloatTag());
+// Writes the scores of the first n rows of a tile.
+HWY_INLINE void finish_rows(float* out, const LaneSums* scores, int64_t n) {
+  const hn::CappedTag<float, 4> d4;
+  for (int64_t r = 0; r < n; r += 4) {
+    hn::StoreN(add_lanes_of_four(scores[r], scores[r + 1], scores[r + 2], scores[r + 3]), d4,
+               out + r, static_cast<size_t>(std::min<int64_t>(4, n - r)));
+  }
+}
+
+HWY_INLINE void clear(LaneSums* sums, int64_t n) {
+  for (int64_t r = 0; r < n; ++r) {
+    for (int v = 0; v < kVecs; ++v) sums[r].v[v] = hn::Zero(FloatTag());
   }
 }
 
 // --- f32 ----------------------------------------------------------------------------------------
 
 template <int kG>
-HWY_INLINE void score_f32(LaneSums (&scores)[kRows], const IndexQuery& query,
-                          const float* const (&rows)[kRows], int64_t group) {
+HWY_INLINE void score_tile_f32(LaneSums* scores, const IndexQuery& query, const float* const* rows,
+                               int64_t group) {
   const FloatTag d;
   const int64_t heads = query.n_groups * kLanes;
-  LaneSums products[kRows][kG];
+  Tile<kG> products;
   for (int b = 0; b < kBlocks; ++b) {
-    LaneSums sums[kRows][kG];
-    for (int64_t r = 0; r < kRows; ++r) {
-      for (int g = 0; g < kG; ++g) {
-        for (int v = 0; v < kVecs; ++v) sums[r][g].v[v] = hn::Zero(d);
-      }
-    }
+    Tile<kG> sums;
+    clear(sums[0], kTileRows<kG> * kG);
     for (int64_t i = b * kFp4BlockElems; i < (b + 1) * kFp4BlockElems; ++i) {
       const float* q = query.values + i * heads + group * kLanes;
-      for (int g = 0; g < kG; ++g) {
-        for (int v = 0; v < kVecs; ++v) {
-          const FloatVec qs = hn::LoadU(d, q + g * kLanes + v * kVecLanes);
-          for (int64_t r = 0; r < kRows; ++r) {
-            sums[r][g].v[v] = hn::MulAdd(hn::Set(d, rows[r][i]), qs, sums[r][g].v[v]);
-          }
-        }
-      }
+      each_vector<kG>([&](int64_t r, int g, int v) HWY_ATTR {
+        const FloatVec qs = hn::LoadU(d, q + g * kLanes + v * kVecLanes);
+        sums[r][g].v[v] = hn::MulAdd(hn::Set(d, rows[r][i]), qs, sums[r][g].v[v]);
+      });
     }
-    for (int64_t r = 0; r < kRows; ++r) {
-      for (int g = 0; g < kG; ++g) {
-        for (int v = 0; v < kVecs; ++v) {
-          FloatVec& p = products[r][g].v[v];
-          p = b == 0 ? sums[r][g].v[v] : hn::Add(p, sums[r][g].v[v]);
-        }
-      }
-    }
+    each_vector<kG>([&](int64_t r, int g, int v) HWY_ATTR {
+      FloatVec& p = products[r][g].v[v];
+      p = b == 0 ? sums[r][g].v[v] : hn::Add(p, sums[r][g].v[v]);
+    });
   }
   add_heads<kG>(scores, products, query.weights + group * kLanes);
 }
 
-void index_scores_f32(const IndexScoreArgs& args) {
+template <int kG>
+void score_f32(const IndexScoreArgs& args) {
+  constexpr int64_t kR = kTileRows<kG>;
   const auto first = reinterpret_cast<const float*>(args.rows);
-  const IndexQuery& query = *args.query;
-  for (int64_t c = 0; c < args.n_rows; c += kRows) {
-    const float* rows[kRows];  // the last tile repeats its last row
-    for (int64_t r = 0; r < kRows; ++r) {
-      rows[r] = first + std::min(c + r, args.n_rows - 1) * kIndexDim;
+  for (int64_t c = 0; c < args.n_rows; c += kR) {
+    const float* rows[kR];  // the last tile repeats its last row
+    for (int64_t r = 0; r < kR; ++r) rows[r] = first + std::min(c + r, args.n_rows - 1) * kIndexDim;
+    LaneSums scores[kR];
+    clear(scores, kR);
+    for (int64_t group = 0; group < args.query->n_groups; group += kG) {
+      score_tile_f32<kG>(scores, *args.query, rows, group);
     }
-    LaneSums scores[kRows];
-    clear(scores);
-    int64_t group = 0;
-    for (; group + kGroups <= query.n_groups; group += kGroups) {
-      score_f32<kGroups>(scores, query, rows, group);
-    }
-    for (; group < query.n_groups; ++group) score_f32<1>(scores, query, rows, group);
-    finish_rows(args.scores + c, scores, std::min(kRows, args.n_rows - c));
+    finish_rows(args.scores + c, scores, std::min(kR, args.n_rows - c));
   }
+}
+
+void index_scores_f32(const IndexScoreArgs& args) {
+  args.query->n_groups % kGroups == 0 ? score_f32<kGroups>(args) : score_f32<1>(args);
 }
 
 // --- FP4 ----------------------------------------------------------------------------------------
@@ -136,6 +142,9 @@ struct Unpacked {
   // Doubled codes plus kIndexBias: 64 low nibbles, then 64 high ones.
   alignas(64) uint8_t codes[kUnpackedRows][kIndexDim];
   alignas(64) float scales[kUnpackedRows][kBlocks];
+  // The scales' exponents where f32 has them: adding one to a power of two multiplies by the scale.
+  alignas(64) int32_t steps[kUnpackedRows][kBlocks];
+  bool plain;  // every exponent is within +-kIndexPlainExponent
 };
 
 void unpack_rows(Unpacked& to, const PackedIndexRow* rows, int64_t n) {
@@ -144,8 +153,9 @@ void unpack_rows(Unpacked& to, const PackedIndexRow* rows, int64_t n) {
   const hn::CappedTag<uint8_t, 64> d;
   const auto table = hn::LoadDup128(d, kBiased);
   const auto nibble = hn::Set(d, uint8_t{15});
-  const hn::CappedTag<uint32_t, 4> d32;
+  const hn::CappedTag<int32_t, 4> d32;
   const hn::Rebind<uint8_t, decltype(d32)> d8;
+  auto largest = hn::Zero(d32);
   for (int64_t r = 0; r < n; ++r) {
     for (size_t i = 0; i < sizeof(rows[r].codes); i += hn::Lanes(d)) {
       const auto pairs = hn::LoadU(d, rows[r].codes + i);
@@ -155,11 +165,14 @@ void unpack_rows(Unpacked& to, const PackedIndexRow* rows, int64_t n) {
     }
     // 2^(code - 127); the code of NaN, 255, becomes an infinity first and a NaN with one more bit.
     const auto code = hn::PromoteTo(d32, hn::LoadU(d8, rows[r].scales));
-    const auto nan_bit =
-        hn::IfThenElseZero(hn::Eq(code, hn::Set(d32, 255u)), hn::Set(d32, 0x400000u));
+    const auto nan_bit = hn::IfThenElseZero(hn::Eq(code, hn::Set(d32, 255)), hn::Set(d32, 1 << 22));
+    const auto exponent = hn::Sub(code, hn::Set(d32, 127));
     hn::StoreU(hn::Or(hn::ShiftLeft<23>(code), nan_bit), d32,
-               reinterpret_cast<uint32_t*>(to.scales[r]));
+               reinterpret_cast<int32_t*>(to.scales[r]));
+    hn::StoreU(hn::ShiftLeft<23>(exponent), d32, to.steps[r]);
+    largest = hn::Max(largest, hn::Abs(exponent));
   }
+  to.plain = hn::GetLane(hn::MaxOfLanes(d32, largest)) <= kIndexPlainExponent;
 }
 
 // Sums of products of unsigned and signed bytes in 32-bit lanes, over the words of a block.
@@ -197,76 +210,85 @@ HWY_INLINE hn::Vec<ByteTag> repeat_word(const uint8_t* p) {
   return hn::BitCast(ByteTag(), hn::Set(IntTag(), word));
 }
 
-// One block of kRows x kG products: the integer sums, then onto `products` as f32.
-template <int kG>
-HWY_INLINE void add_block(LaneSums (&products)[kRows][kG], const IndexQuery& query,
-                          const Unpacked& rows, int64_t c, int64_t group, int b) {
+// One block of a tile's products: the integer sums, then onto `products` as f32.
+template <int kG, bool kPlain>
+HWY_INLINE void add_block(Tile<kG>& products, const IndexQuery& query, const Unpacked& rows,
+                          int64_t c, int64_t group, int b) {
+  constexpr int64_t kR = kTileRows<kG>;
   const FloatTag d;
+  const IntTag di;
   const int64_t heads = query.n_groups * kLanes, first = group * kLanes;
-  BlockSum sums[kRows][kG][kVecs];
-  for (int g = 0; g < kG; ++g) {
-    for (int v = 0; v < kVecs; ++v) {
-      const int32_t* start = query.starts + b * heads + first + g * kLanes + v * kVecLanes;
-      for (int64_t r = 0; r < kRows; ++r) sums[r][g][v].start(hn::LoadU(IntTag(), start));
-    }
-  }
+  BlockSum sums[kR][kG][kVecs];
+  each_vector<kG>([&](int64_t r, int g, int v) HWY_ATTR {
+    const int64_t head = first + g * kLanes + v * kVecLanes;
+    sums[r][g][v].start(hn::LoadU(di, query.starts + b * heads + head));
+  });
   for (int64_t i = 0; i < kWordsPerBlock; ++i) {
     // The block's low nibbles are 16 bytes in the first half, its high ones in the second.
     const int64_t word = b * 4 + (i & 3) + (i >> 2) * (kIndexDim / 8);
-    hn::Vec<ByteTag> row[kRows];
-    for (int64_t r = 0; r < kRows; ++r) row[r] = repeat_word(rows.codes[c + r] + 4 * word);
-    for (int g = 0; g < kG; ++g) {
-      for (int v = 0; v < kVecs; ++v) {
-        const int64_t head = first + g * kLanes + v * kVecLanes;
-        const auto q = hn::LoadU(SignedByteTag(), query.codes + 4 * (word * heads + head));
-        for (int64_t r = 0; r < kRows; ++r) sums[r][g][v].add(row[r], q);
-      }
-    }
+    hn::Vec<ByteTag> row[kR];
+    for (int64_t r = 0; r < kR; ++r) row[r] = repeat_word(rows.codes[c + r] + 4 * word);
+    each_vector<kG>([&](int64_t r, int g, int v) HWY_ATTR {
+      const int64_t head = first + g * kLanes + v * kVecLanes;
+      const auto q = hn::LoadU(SignedByteTag(), query.codes + 4 * (word * heads + head));
+      sums[r][g][v].add(row[r], q);
+    });
   }
-  for (int g = 0; g < kG; ++g) {
-    for (int v = 0; v < kVecs; ++v) {
-      const float* scale = query.scales + b * heads + first + g * kLanes + v * kVecLanes;
-      const FloatVec q_scale = hn::LoadU(d, scale);
-      for (int64_t r = 0; r < kRows; ++r) {
-        const FloatVec sum = hn::Mul(hn::ConvertTo(d, sums[r][g][v].finish()), q_scale);
-        const FloatVec row_scale = hn::Set(d, rows.scales[c + r][b]);
-        FloatVec& p = products[r][g].v[v];
-        p = b == 0 ? hn::Mul(sum, row_scale) : hn::MulAdd(sum, row_scale, p);
-      }
+  each_vector<kG>([&](int64_t r, int g, int v) HWY_ATTR {
+    const float* at = query.scales + b * heads + first + g * kLanes + v * kVecLanes;
+    FloatVec sum = hn::ConvertTo(d, sums[r][g][v].finish()), scale = hn::LoadU(d, at);
+    if constexpr (kPlain) {
+      const IntVec step = hn::Set(di, rows.steps[c + r][b]);
+      scale = hn::BitCast(d, hn::Add(hn::BitCast(di, scale), step));
+    } else {
+      sum = hn::Mul(sum, scale);
+      scale = hn::Set(d, rows.scales[c + r][b]);
     }
+    FloatVec& p = products[r][g].v[v];
+    p = b == 0 ? hn::Mul(sum, scale) : hn::MulAdd(sum, scale, p);
+  });
+}
+
+template <int kG, bool kPlain>
+HWY_INLINE void score_rows(float* out, const IndexQuery& query, const Unpacked& rows, int64_t n) {
+  constexpr int64_t kR = kTileRows<kG>;
+  for (int64_t c = 0; c < n; c += kR) {
+    LaneSums scores[kR];
+    clear(scores, kR);
+    for (int64_t group = 0; group < query.n_groups; group += kG) {
+      Tile<kG> products;
+      for (int b = 0; b < kBlocks; ++b) {
+        add_block<kG, kPlain>(products, query, rows, c, group, b);
+      }
+      add_heads<kG>(scores, products, query.weights + group * kLanes);
+    }
+    finish_rows(out + c, scores, std::min(kR, n - c));
   }
 }
 
 template <int kG>
-HWY_INLINE void score_fp4(LaneSums (&scores)[kRows], const IndexQuery& query, const Unpacked& rows,
-                          int64_t c, int64_t group) {
-  LaneSums products[kRows][kG];
-  for (int b = 0; b < kBlocks; ++b) add_block<kG>(products, query, rows, c, group, b);
-  add_heads<kG>(scores, products, query.weights + group * kLanes);
-}
-
-void index_scores_fp4(const IndexScoreArgs& args) {
+void score_fp4(const IndexScoreArgs& args) {
   const auto packed = reinterpret_cast<const PackedIndexRow*>(args.rows);
-  const IndexQuery& query = *args.query;
   Unpacked rows;
   for (int64_t first = 0; first < args.n_rows; first += kUnpackedRows) {
     const int64_t n = std::min(kUnpackedRows, args.n_rows - first);
     unpack_rows(rows, packed + first, n);
-    for (int64_t r = n; r % kRows != 0; ++r) {  // whole tiles; those scores are dropped
+    for (int64_t r = n; r % kTileRows<kG> != 0; ++r) {  // whole tiles; those scores are dropped
       std::memset(rows.codes[r], 0, sizeof(rows.codes[r]));
       std::memset(rows.scales[r], 0, sizeof(rows.scales[r]));
+      std::memset(rows.steps[r], 0, sizeof(rows.steps[r]));
     }
-    for (int64_t c = 0; c < n; c += kRows) {
-      LaneSums scores[kRows];
-      clear(scores);
-      int64_t group = 0;
-      for (; group + kGroups <= query.n_groups; group += kGroups) {
-        score_fp4<kGroups>(scores, query, rows, c, group);
-      }
-      for (; group < query.n_groups; ++group) score_fp4<1>(scores, query, rows, c, group);
-      finish_rows(args.scores + first + c, scores, std::min(kRows, n - c));
+    float* out = args.scores + first;
+    if (rows.plain && args.query->plain) {
+      score_rows<kG, true>(out, *args.query, rows, n);
+    } else {
+      score_rows<kG, false>(out, *args.query, rows, n);
     }
   }
+}
+
+void index_scores_fp4(const IndexScoreArgs& args) {
+  args.query->n_groups % kGroups == 0 ? score_fp4<kGroups>(args) : score_fp4<1>(args);
 }
 
 int64_t scores_above(int32_t* found, const float* scores, int64_t n, float bar) {

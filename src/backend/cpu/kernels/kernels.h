@@ -62,10 +62,13 @@ struct IndexQuery {
   int8_t* codes = nullptr;
   float* scales = nullptr;
   int32_t* starts = nullptr;
+  bool plain = false;  // FP4: the exponents of all scales are within +-kIndexPlainExponent
 };
 inline constexpr int64_t kIndexLanes = 16;
 inline constexpr int64_t kIndexDim = 128;
 inline constexpr int32_t kIndexBias = 12;  // makes a row's doubled codes unsigned
+// Exponents of two scales whose product f32 has for sure; others take a slower way to it.
+inline constexpr int32_t kIndexPlainExponent = 60;
 
 // scores[c] = sum_h weights[h] * max(0, q[h] . rows[c]), a NaN product counting as 0. Each product
 // is the sum of four sums over 32 values, added in order; heads are added by lane, then lanes
