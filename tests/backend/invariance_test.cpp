@@ -156,18 +156,6 @@ TEST_P(InvarianceTest, BitsDoNotDependOnTheNumberOfThreads) {
 }
 
 // Highway's own targets stand for machines without the newer instructions.
-// Highway's own targets stand for machines without the newer instructions.
-// Rows that were rounded to what a packed one holds give the same bits in both forms.
-TEST_P(InvarianceTest, PackedRowsGiveTheBitsOfF32Rows) {
-  if (!packs()) GTEST_SKIP() << "the reference backend keeps f32 rows";
-  Walk walk(5, true);
-  walk.run(*host.ops);
-  const size_t first = 4 * std::size(kAllTypes);
-  for (size_t i = first; i < first + 3; ++i) {
-    EXPECT_TRUE(walk.outs()[i].same_bits(walk.outs()[i + 3])) << "output " << i;
-  }
-}
-
 class InstructionSets : public InvarianceTest {
  protected:
   ~InstructionSets() override { hwy::SetSupportedTargetsForTest(0); }
