@@ -228,7 +228,8 @@ Result<void> measure(Engine& engine, std::span<const Token> prompt, const Option
 }
 
 std::string chart_subtitle(const Options& o, Engine& engine) {
-  std::string text = fmt::format("{}; median of {}", engine.device().description(), o.repeat);
+  std::string text(engine.device().description());
+  if (o.repeat > 1) text += fmt::format("; median of {}", o.repeat);
   if (o.batch > 1) text += fmt::format("; {} sessions together", o.batch);
   if (o.gen_tokens > 0) text += fmt::format("; {} tokens answered", o.gen_tokens);
   return text;
