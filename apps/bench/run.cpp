@@ -116,8 +116,13 @@ MemoryPlanInput plan_input(const Model& model, const Options& o) {
 }
 
 Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& o) {
-  DS4_TRY_VOID(
-      app::check_memory_plan(model.config(), plan_input(model, o), o.mem_limit, false, o.verbose));
+  auto planned =
+      app::check_memory_plan(model.config(), plan_input(model, o), o.mem_limit, false, o.verbose);
+  if (!planned) {
+    // The plan speaks of ds4's flag.
+    planned.error().message += "; the context is --ctx-alloc here";
+    return tl::unexpected(std::move(planned.error()));
+  }
   DS4_TRY(auto engine,
           Engine::create(std::move(model), {.backend = o.backend,
                                             .n_threads = o.n_threads,
