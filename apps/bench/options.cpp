@@ -216,7 +216,7 @@ Result<void> check_frontiers(Options& o) {
 Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
   DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
   DS4_TRY(o.precision, precision_from_name(t.profile));
-  const auto repack = parse_byte_size(t.repack);
+  const auto repack = parse_size_or_none(t.repack);
   if (!repack) return fail_within("--repack", repack.error());
   o.repack_bytes_max = *repack;
   if (app.count("--mem-limit") > 0) {
