@@ -70,14 +70,15 @@ Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
   }
   Backend backend;
   backend.kind = kind;
-  backend.pool = std::make_unique<ThreadPool>(options.n_threads);
-  const int n_threads = backend.pool->n_threads();
+  backend.pool = std::make_unique<ThreadPool>(options.n_threads, options.pin_threads);
+  const std::string threads = fmt::format("{} threads{}", backend.pool->n_threads(),
+                                          backend.pool->is_pinned() ? ", pinned" : "");
   if (kind == BackendKind::kReference) {
-    backend.device = std::make_unique<HostDevice>(fmt::format("reference, {} threads", n_threads));
+    backend.device = std::make_unique<HostDevice>("reference, " + threads);
     backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
   } else {
-    backend.device = std::make_unique<HostDevice>(
-        fmt::format("cpu, {}, {} threads", cpu::target_name(), n_threads));
+    backend.device =
+        std::make_unique<HostDevice>(fmt::format("cpu, {}, {}", cpu::target_name(), threads));
     backend.ops = std::make_unique<cpu::CpuOps>(
         *backend.pool, cpu::CpuOptions{.integer_activations = options.integer_activations});
   }
