@@ -11,7 +11,10 @@
 namespace ds4::test {
 namespace {
 
-#ifdef DS4_SANITIZED
+#ifdef DS4_EMULATED
+constexpr size_t kTokensMax = 129;
+constexpr size_t kReferenceTokensMax = 129;
+#elif defined(DS4_SANITIZED)
 constexpr size_t kTokensMax = 640;
 constexpr size_t kReferenceTokensMax = 129;
 #else

@@ -25,6 +25,8 @@ struct CpuOptions {
 
 // The instruction set in use, for people: "AVX2", "AVX-512 VNNI". Thread-compatible.
 std::string_view target_name();
+// Whether that is one of those that only have to run: x86 without AVX2.
+bool is_slow_target();
 
 // Bytes of scratch that reserve() takes with that many threads.
 int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,

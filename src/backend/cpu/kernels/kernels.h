@@ -57,7 +57,8 @@ struct IndexScoreArgs {
 };
 
 struct Kernels {
-  std::string_view target;  // for people: "AVX-512 VNNI"
+  std::string_view target;   // for people: "AVX-512 VNNI"
+  bool slow_target = false;  // x86 without AVX2: runs, and no kernel was made for it
 
   DotFn dot_f32 = nullptr;  // f32 activations
   DotFn dot_f16 = nullptr;
