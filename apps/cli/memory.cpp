@@ -17,6 +17,7 @@ MemoryPlanInput plan_input(const Model& model, const Options& options, int64_t s
           .backend = options.backend,
           .backend_options = {.n_threads = options.n_threads,
                               .integer_activations = options.precision != Precision::hf32()},
+          .precision = options.precision,
           .prefill_chunk_tokens = options.prefill_chunk_tokens,
           .max_sessions = options.mode == Mode::kPerplexity ? score_chunk_tokens(options) : 1,
           .n_sessions = 1,

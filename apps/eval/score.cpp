@@ -34,6 +34,7 @@ MemoryPlanInput plan_input(const Options& options, const Model& model, int64_t c
           .backend = options.backend,
           .backend_options = {.n_threads = options.n_threads,
                               .integer_activations = options.precision != Precision::hf32()},
+          .precision = options.precision,
           .prefill_chunk_tokens = chunk,
           .max_sessions = chunk,  // each row has logits
           .n_sessions = 1,

@@ -30,7 +30,8 @@ class Walk {
     const ModelConfig& c = model.config();
     for (int64_t il = 0; il < c.n_layers; ++il) {
       const int ratio = c.compress_ratio(il);
-      DS4_TRY(auto pool, KvPool::create(*walk.backend_.device, c, {&ratio, 1}));
+      DS4_TRY(auto pool, KvPool::create(*walk.backend_.device, c, {&ratio, 1},
+                                        kv_storage(BackendKind::kCpu, Precision::official())));
       DS4_TRY(KvCache cache, KvCache::create(*pool, options.n_tokens + options.n_decode));
       walk.states_.push_back({std::move(pool), std::move(cache)});
     }

@@ -30,6 +30,14 @@ Result<BackendKind> backend_from_name(std::string_view name) {
 
 std::vector<BackendKind> built_backends() { return {BackendKind::kCpu, BackendKind::kReference}; }
 
+KvStorage kv_storage(BackendKind kind, const Precision& precision) {
+  KvStorage storage;
+  if (kind != BackendKind::kCpu) return storage;
+  if (precision.kv_fp8 && precision.kv_rope_bf16) storage.kv = RowFormat::kPackedKv;
+  if (precision.index_fp4) storage.index = RowFormat::kPackedIndex;
+  return storage;
+}
+
 int64_t backend_scratch_bytes(BackendKind kind, const BackendOptions& options,
                               const ModelConfig& config, int64_t max_rows) {
   const int n_threads = options.n_threads < 1 ? available_processors() : options.n_threads;
@@ -58,7 +66,8 @@ Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
     backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
   } else {
     if (cpu::is_slow_target()) {
-      log::warn("cpu", "this processor has no AVX2, so {} is used: answers will be several times slower",
+      log::warn("cpu",
+                "this processor has no AVX2, so {} is used: answers will be several times slower",
                 cpu::target_name());
     }
     backend.device = std::make_unique<HostDevice>(

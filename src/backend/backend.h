@@ -39,6 +39,10 @@ std::string_view backend_name(BackendKind kind);
 // The backends this build can make, for --version and --help.
 std::vector<BackendKind> built_backends();
 
+// How such a backend keeps KV rows: packed on cpu where the profile's roundings make that lossless,
+// f32 otherwise. Results are the same either way.
+KvStorage kv_storage(BackendKind kind, const Precision& precision);
+
 // Scratch memory that Ops::reserve() of such a backend takes for steps of up to `max_rows` rows.
 int64_t backend_scratch_bytes(BackendKind kind, const BackendOptions& options,
                               const ModelConfig& config, int64_t max_rows);

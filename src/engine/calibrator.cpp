@@ -47,12 +47,13 @@ Result<void> Calibrator::start() {
                                             .max_rows = options_.chunk_tokens,
                                             .max_logit_rows = 1}));
   forward_ = std::make_unique<Forward>(std::move(forward));
-  DS4_TRY(pool_, KvPool::create(device, config, forward_->cache_ratios()));
+  const KvStorage storage = kv_storage(options_.backend, options_.precision);
+  DS4_TRY(pool_, KvPool::create(device, config, forward_->cache_ratios(), storage));
   DS4_TRY(KvCache cache, KvCache::create(*pool_, options_.ctx_tokens));
   cache_ = std::make_unique<KvCache>(std::move(cache));
   logits_.resize(static_cast<size_t>(config.vocab_size));
   if (!model_.has_mtp()) return {};
-  DS4_TRY(draft_pool_, KvPool::create(device, config, kDraftRatios));
+  DS4_TRY(draft_pool_, KvPool::create(device, config, kDraftRatios, storage));
   DS4_TRY(KvCache draft, KvCache::create(*draft_pool_, options_.ctx_tokens));
   draft_cache_ = std::make_unique<KvCache>(std::move(draft));
   const int64_t floats = options_.chunk_tokens * config.n_hc * config.hidden;

@@ -33,7 +33,8 @@ Result<void> Engine::start(const ModelConfig& config, const Weights& weights) {
                            .max_logit_rows = options_.max_sessions,
                            .max_spans = options_.max_sessions}));
   forward_ = std::make_unique<Forward>(std::move(forward));
-  DS4_TRY(kv_pool_, KvPool::create(*backend_.device, config, forward_->cache_ratios()));
+  DS4_TRY(kv_pool_, KvPool::create(*backend_.device, config, forward_->cache_ratios(),
+                                   kv_storage(options_.backend, options_.precision)));
   DS4_TRY_VOID(reserve_snapshot_pages());
   spans_.reserve(static_cast<size_t>(options_.max_sessions));
   logit_rows_.reserve(static_cast<size_t>(options_.max_sessions));

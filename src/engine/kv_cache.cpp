@@ -31,11 +31,16 @@ int64_t live_frontier_rows(int ratio, int64_t length) {
   return ratio == 4 ? 4 + length % 4 : length % ratio;
 }
 
+int64_t ring_bytes(int64_t head_dim, RowFormat format) {
+  return aligned(KvCache::kRingRows * kv_row_bytes(format, head_dim));
+}
+
 // Rings and frontiers of one cache.
-int64_t own_bytes(const ModelConfig& config, std::span<const int> ratios) {
+int64_t own_bytes(const ModelConfig& config, std::span<const int> ratios,
+                  const KvStorage& storage) {
   int64_t bytes = 0;
   for (int ratio : ratios) {
-    bytes += aligned(KvCache::kRingRows * config.head_dim * kF32);
+    bytes += ring_bytes(config.head_dim, storage.kv);
     if (ratio != 0) bytes += 2 * frontier_bytes(ratio, config.head_dim);
     if (ratio == 4) bytes += 2 * frontier_bytes(ratio, config.index_head_dim);
   }
@@ -56,23 +61,28 @@ PageCounts count_pages(std::span<const int> ratios, int64_t capacity) {
   return n;
 }
 
-int64_t page_bytes(int64_t head_dim) { return aligned(kPageRows * head_dim * kF32); }
+int64_t page_bytes(int64_t head_dim, RowFormat format) {
+  return aligned(kPageRows * kv_row_bytes(format, head_dim));
+}
 
 }  // namespace
 
-KvPool::KvPool(Device& device, const ModelConfig& config, std::span<const int> ratios)
+KvPool::KvPool(Device& device, const ModelConfig& config, std::span<const int> ratios,
+               const KvStorage& storage)
     : device_(device),
       head_dim_(config.head_dim),
       index_head_dim_(config.index_head_dim),
       window_(config.window),
       ratios_(ratios.begin(), ratios.end()),
-      attn_(device, page_bytes(config.head_dim)),
-      index_(device, page_bytes(config.index_head_dim)) {}
+      storage_(storage),
+      attn_(device, page_bytes(config.head_dim, storage.kv)),
+      index_(device, page_bytes(config.index_head_dim, storage.index)) {}
 
 Result<std::unique_ptr<KvPool>> KvPool::create(Device& device, const ModelConfig& config,
-                                               std::span<const int> ratios) {
-  DS4_CHECK(config.window <= KvCache::kRingRows);
-  std::unique_ptr<KvPool> pool(new KvPool(device, config, ratios));
+                                               std::span<const int> ratios,
+                                               const KvStorage& storage) {
+  DS4_CHECK(config.window <= KvCache::kRingRows && config.rope_head_dim == 64);
+  std::unique_ptr<KvPool> pool(new KvPool(device, config, ratios, storage));
   int64_t blank = 0;
   for (int ratio : ratios) {
     if (ratio != 0) blank = std::max(blank, frontier_bytes(ratio, config.head_dim));
@@ -108,10 +118,10 @@ void KvPool::unreserve(int64_t capacity) {
 }
 
 int64_t KvCache::bytes_needed(const ModelConfig& config, std::span<const int> ratios,
-                              int64_t capacity) {
+                              const KvStorage& storage, int64_t capacity) {
   const PageCounts n = count_pages(ratios, capacity);
-  return own_bytes(config, ratios) + n.attn * page_bytes(config.head_dim) +
-         n.index * page_bytes(config.index_head_dim);
+  return own_bytes(config, ratios, storage) + n.attn * page_bytes(config.head_dim, storage.kv) +
+         n.index * page_bytes(config.index_head_dim, storage.index);
 }
 
 Result<KvCache> KvCache::create(KvPool& pool, int64_t capacity) {
@@ -125,7 +135,7 @@ Result<KvCache> KvCache::create(KvPool& pool, int64_t capacity) {
     return fail_within(what, std::move(reserved.error()));
   }
   cache.reservation_ = {&pool, Releaser{capacity}};
-  auto memory = pool.device_.allocate(own_bytes(widths, pool.ratios_));
+  auto memory = pool.device_.allocate(own_bytes(widths, pool.ratios_, pool.storage_));
   if (!memory) return fail_within(what, std::move(memory.error()));
   cache.memory_ = std::move(*memory);
 
@@ -134,17 +144,22 @@ Result<KvCache> KvCache::create(KvPool& pool, int64_t capacity) {
   for (size_t i = 0; i < cache.layers_.size(); ++i) {
     LayerKv& layer = cache.layers_[i];
     const int ratio = pool.ratios_[i];
-    layer.ring = Tensor(next, DType::kF32, {kRingRows, pool.head_dim_});
-    next += aligned(kRingRows * pool.head_dim_ * kF32);
-    if (ratio != 0) cache.add_series(pool.attn_, ratio, pool.head_dim_, layer.attn, next);
-    if (ratio == 4) cache.add_series(pool.index_, ratio, pool.index_head_dim_, layer.index, next);
+    layer.ring = RingRows(next, kRingRows, pool.head_dim_, pool.storage_.kv);
+    next += ring_bytes(pool.head_dim_, pool.storage_.kv);
+    if (ratio != 0) {
+      cache.add_series(pool.attn_, ratio, pool.head_dim_, pool.storage_.kv, layer.attn, next);
+    }
+    if (ratio == 4) {
+      cache.add_series(pool.index_, ratio, pool.index_head_dim_, pool.storage_.index, layer.index,
+                       next);
+    }
   }
   cache.clear_frontiers();
   return cache;
 }
 
-void KvCache::add_series(PagePool& pages, int ratio, int64_t head_dim, CompressedKv& view,
-                         std::byte*& memory) {
+void KvCache::add_series(PagePool& pages, int ratio, int64_t head_dim, RowFormat format,
+                         CompressedKv& view, std::byte*& memory) {
   Series& series = series_.emplace_back();
   series.pool = &pages;
   series.ratio = ratio;
@@ -152,7 +167,8 @@ void KvCache::add_series(PagePool& pages, int ratio, int64_t head_dim, Compresse
   const size_t n_pages = static_cast<size_t>(pages_for(capacity_, ratio));
   series.pages.reserve(n_pages);
   series.table.resize(n_pages);
-  view.rows = {.pages = series.table.data(), .row_bytes = head_dim * kF32};
+  view.rows = {
+      .pages = series.table.data(), .row_bytes = kv_row_bytes(format, head_dim), .format = format};
   const Shape shape = frontier_shape(ratio, head_dim);
   view.frontier_kv = Tensor(memory, DType::kF32, shape);
   memory += frontier_bytes(ratio, head_dim);
@@ -228,7 +244,7 @@ void KvCache::each_live_part(int64_t length, Part part) const {
     const LayerKv& layer = layers_[i];
     for (int64_t pos = std::max<int64_t>(0, length - pool_->window_); pos < length;) {
       const int64_t slot = pos % kRingRows, n = std::min(length - pos, kRingRows - slot);
-      part(layer.ring.row_data(slot), n * layer.ring.dim(1) * kF32);
+      part(layer.ring.row(slot), n * layer.ring.row_bytes);
       pos += n;
     }
     frontier(layer.attn, pool_->ratios_[i]);
@@ -239,6 +255,13 @@ void KvCache::each_live_part(int64_t length, Part part) const {
 int64_t KvCache::capture_bytes() const {
   int64_t bytes = 0;
   each_live_part(length_, [&](std::byte*, int64_t n) { bytes += n; });
+  return bytes;
+}
+
+int64_t KvCache::live_bytes() const {
+  int64_t bytes = capture_bytes();
+  for (const Series& series : series_)
+    bytes += length_ / series.ratio * series.view->rows.row_bytes;
   return bytes;
 }
 

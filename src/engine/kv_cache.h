@@ -1,16 +1,16 @@
 #pragma once
 // The state of one session in the layers of one stage: what attention can look back on.
 //
-//   every layer        ring        [kRingRows, head_dim]        raw rows, row = position mod
-//   kRingRows ratio 4 or 128     rows        floor(length / ratio)        compressed rows, pages of
-//   kPageRows
+//   every layer        ring        kRingRows rows of head_dim   raw rows, row = position mod
+//                                                               kRingRows
+//   ratio 4 or 128     rows        floor(length / ratio)        compressed rows, pages of kPageRows
 //                      frontier    [8, 2h] or [128, h], twice   windows that are not complete yet
 //   ratio 4            index rows and index frontier, 128 wide
 //
 // Rings and frontiers are a session's own. Pages come from a KvPool and are shared: with the points
-// captured from the session, and with sessions restored from those. Rows are f32: the roundings of
-// the precision profile have been applied before a row is stored, so every reader sees the same
-// values.
+// captured from the session, and with sessions restored from those. The roundings of the precision
+// profile have been applied before a row is stored, so every reader sees the same values, and a
+// packed row (KvStorage) holds the same values as one of f32. Frontiers are f32.
 //
 // Memory is taken at create(); a step allocates nothing. Single-thread; the KvPool must outlive
 // caches and points.
@@ -30,10 +30,11 @@ namespace ds4 {
 // What the KV caches of one engine have in common: sizes, and the pages.
 class KvPool {
  public:
-  // One layer per entry of `ratios` (0, 4 or 128). `device` must outlive the pool.
-  // Errors: kOutOfMemory.
+  // One layer per entry of `ratios` (0, 4 or 128), rows stored as the backend's kv_storage() says.
+  // `device` must outlive the pool. Errors: kOutOfMemory.
   static Result<std::unique_ptr<KvPool>> create(Device& device, const ModelConfig& config,
-                                                std::span<const int> ratios);
+                                                std::span<const int> ratios,
+                                                const KvStorage& storage);
 
   // Pages that `capacity` positions need, more than what is reserved already.
   // Errors: kOutOfMemory with the bytes asked for; nothing changed.
@@ -44,18 +45,21 @@ class KvPool {
 
   Device& device() const { return device_; }
   std::span<const int> ratios() const { return ratios_; }
+  const KvStorage& storage() const { return storage_; }
   const PagePool& attn_pages() const { return attn_; }
   const PagePool& index_pages() const { return index_; }
 
  private:
   friend class KvCache;
-  KvPool(Device& device, const ModelConfig& config, std::span<const int> ratios);
+  KvPool(Device& device, const ModelConfig& config, std::span<const int> ratios,
+         const KvStorage& storage);
 
   Device& device_;
   const int64_t head_dim_;
   const int64_t index_head_dim_;
   const int64_t window_;
   const std::vector<int> ratios_;
+  const KvStorage storage_;
   PagePool attn_;
   PagePool index_;
   Buffer blank_;  // the largest empty frontier: zeros, then as many -inf
@@ -87,7 +91,7 @@ class KvCache {
 
   // Bytes create() would take, pages included.
   static int64_t bytes_needed(const ModelConfig& config, std::span<const int> ratios,
-                              int64_t capacity);
+                              const KvStorage& storage, int64_t capacity);
 
   int64_t length() const { return length_; }  // positions held: 0 .. length - 1
   int64_t capacity() const { return capacity_; }
@@ -106,6 +110,8 @@ class KvCache {
   // Errors: kOutOfMemory; the cache is never changed.
   Result<KvPoint> capture() const;
   int64_t capture_bytes() const;  // of KvPoint::state
+  // What the state at the present length is made of: capture_bytes() and all compressed rows.
+  int64_t live_bytes() const;
 
   // Becomes the cache the point was captured from, which may have had another capacity and must
   // have had the same pool. Errors: kContextFull when the point is longer than this cache, which is
@@ -130,8 +136,8 @@ class KvCache {
   };
 
   explicit KvCache(KvPool& pool) : pool_(&pool) {}
-  void add_series(PagePool& pages, int ratio, int64_t head_dim, CompressedKv& view,
-                  std::byte*& memory);
+  void add_series(PagePool& pages, int ratio, int64_t head_dim, RowFormat format,
+                  CompressedKv& view, std::byte*& memory);
   Result<void> prepare_series(Series& series, int64_t first, int64_t last);
   // Calls part(data, bytes) for every piece of memory that KvPoint::state copies at `length`.
   template <typename Part>

@@ -37,7 +37,9 @@ Result<MemoryPlan> MemoryPlan::make(const ModelConfig& config, const MemoryPlanI
   plan.ctx_tokens = input.ctx_tokens;
   plan.weights = input.weight_bytes;
   plan.kv_cache =
-      input.n_sessions * KvCache::bytes_needed(config, config.compress_ratios, input.ctx_tokens);
+      input.n_sessions * KvCache::bytes_needed(config, config.compress_ratios,
+                                               kv_storage(input.backend, input.precision),
+                                               input.ctx_tokens);
   plan.snapshots = input.snapshot_bytes;
   plan.workspace = Workspace::bytes_needed(config, max_rows, input.max_sessions);
   plan.scratch = backend_scratch_bytes(input.backend, input.backend_options, config, max_rows);

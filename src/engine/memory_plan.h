@@ -17,6 +17,7 @@ struct MemoryPlanInput {
   int64_t weight_bytes = 0;  // of the model files
   BackendKind backend = BackendKind::kCpu;
   BackendOptions backend_options;
+  Precision precision;
   int64_t prefill_chunk_tokens = 512;  // as in EngineOptions
   int64_t max_sessions = 1;            // sessions in one step
   int64_t n_sessions = 1;              // that exist at a time

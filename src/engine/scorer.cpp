@@ -38,7 +38,8 @@ Result<std::unique_ptr<Scorer>> Scorer::create(Model model, const ScorerOptions&
                            .max_rows = options.chunk_tokens,
                            .max_logit_rows = options.chunk_tokens}));
   scorer->forward_ = std::make_unique<Forward>(std::move(forward));
-  DS4_TRY(scorer->pool_, KvPool::create(device, config, scorer->forward_->cache_ratios()));
+  DS4_TRY(scorer->pool_, KvPool::create(device, config, scorer->forward_->cache_ratios(),
+                                        kv_storage(options.backend, options.precision)));
   DS4_TRY(KvCache cache, KvCache::create(*scorer->pool_, options.ctx_tokens));
   scorer->cache_ = std::make_unique<KvCache>(std::move(cache));
   scorer->row_.resize(static_cast<size_t>(config.vocab_size));

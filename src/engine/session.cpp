@@ -31,7 +31,14 @@ Result<Session> Session::create(Engine& engine, const SessionOptions& options) {
 }
 
 int64_t Session::bytes_needed(const Engine& engine, const SessionOptions& options) {
-  return KvCache::bytes_needed(engine.config(), engine.cache_ratios(), options.ctx_tokens);
+  return KvCache::bytes_needed(engine.config(), engine.cache_ratios(),
+                               kv_storage(engine.options().backend, engine.options().precision),
+                               options.ctx_tokens);
+}
+
+int64_t Session::state_bytes() const {
+  return cache_.live_bytes() + static_cast<int64_t>(std::as_bytes(std::span(tokens_)).size() +
+                                                    std::as_bytes(std::span(logits_)).size());
 }
 
 Result<void> Session::check_prompt(std::span<const Token> prompt) const {

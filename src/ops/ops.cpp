@@ -22,6 +22,10 @@ void check_spans(std::span<const KvSpan> spans, int64_t n_rows) {
   DS4_CHECK(row == n_rows);
 }
 
+void check_ring(const RingRows& ring, int64_t width) {
+  DS4_CHECK(ring.row_bytes == kv_row_bytes(ring.format, width) && ring.n_rows >= 1);
+}
+
 }  // namespace
 
 void Ops::reserve(const ModelConfig& config, int64_t max_rows) {
@@ -175,13 +179,17 @@ void Ops::attention(Tensor out, ConstTensor q, ConstTensor kv, ConstTensor sinks
   check_f32(sinks, {q.dim(1)});
   if (!selected.empty()) check_i32(selected, {n, selected.dim(1)});
   check_spans(spans, n);
-  for (const KvSpan& span : spans) DS4_CHECK(span.kv.ring.dim(0) >= params.window);
+  for (const KvSpan& span : spans) {
+    check_ring(span.kv.ring, kv.dim(1));
+    DS4_CHECK(span.kv.ring.n_rows >= params.window);
+  }
   do_attention(out, q, kv, sinks, selected, spans, params);
 }
 
 void Ops::append_raw(std::span<const KvSpan> spans, ConstTensor kv) {
   check_f32(kv, kv.shape());
   check_spans(spans, kv.dim(0));
+  for (const KvSpan& span : spans) check_ring(span.kv.ring, kv.dim(1));
   do_append_raw(spans, kv);
 }
 

@@ -148,7 +148,8 @@ class Ops {
   //   S_c = sum_h scale * weights[h] * relu(q[h] . index row c)
   // where equal scores (the two zeros are equal) prefer the smaller c and NaN counts as -inf.
   //   selected [N, topk] i32 written: ascending rows, then -1
-  //   q [N, n_heads, 128] f32 · weights [N, n_heads] f32 · rows of span.kv.index
+  //   q [N, n_heads, 128] f32, rounded like the rows · weights [N, n_heads] f32 · rows of
+  //   span.kv.index
   void index_topk(Tensor selected, ConstTensor q, ConstTensor weights, float scale,
                   std::span<const KvSpan> spans);
 

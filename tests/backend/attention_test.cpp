@@ -36,7 +36,7 @@ struct Session {
       pages.push_back(history.compressed.tensor().row_data(page * kPageRows));
     }
     span = {.first_row = first_row, .n_rows = n_rows, .first_pos = first_pos, .kv = {}};
-    span.kv.ring = ring;
+    span.kv.ring = ring.tensor();
     span.kv.attn.rows = {pages.data(), kDim * static_cast<int64_t>(sizeof(float))};
   }
   Session(const Session&) = delete;
@@ -202,7 +202,7 @@ TEST_P(AttentionTest, SinkGivesTheGoldenNumber) {
   sinks.f()[0] = 0.2f;
   Array ring = floats({128, 64});
   KvSpan span{.first_row = 0, .n_rows = 3, .first_pos = 0, .kv = {}};
-  span.kv.ring = ring;
+  span.kv.ring = ring.tensor();
   host->attention(out, q, kv, sinks, {}, {&span, 1}, {.window = kWindow, .ratio = 0});
   EXPECT_NEAR(out.f()[2 * 64], 1.47059726f, 1e-6f);
 }

@@ -38,7 +38,7 @@ struct Rows {
   KvSpan span(int64_t visible) {
     KvSpan s{.first_row = 0, .n_rows = 1, .first_pos = 4 * visible - 1, .kv = {}};
     if (visible == 0) s.first_pos = 2;
-    s.kv.ring = ring;
+    s.kv.ring = ring.tensor();
     s.kv.index.rows = {pages.data(), kDim * static_cast<int64_t>(sizeof(float))};
     return s;
   }

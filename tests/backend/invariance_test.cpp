@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "tests/backend/allocation_count.h"
 #include "tests/backend/backend_test.h"
+#include "tests/support/kv_rows.h"
 
 namespace ds4::test {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 // Inputs and outputs of one step over ops of every kind. run() itself allocates nothing.
 class Walk {
  public:
-  explicit Walk(int64_t n_rows) : n_(n_rows) {
+  Walk(int64_t n_rows, bool packs) : n_(n_rows), packs_(packs) {
     for (DType type : kAllTypes) {
       linear_.push_back(random_weights(type, {50, kHidden}, 1));
       grouped_.push_back(random_weights(type, {50, kHidden / 2}, 2));
@@ -33,17 +34,20 @@ class Walk {
       index_pages_.push_back(index_rows_.tensor().row_data(p * kPageRows));
     }
     span_ = {.first_row = 0, .n_rows = n_, .first_pos = 2000, .kv = {}};
-    span_.kv.ring = ring_;
+    span_.kv.ring = ring_.tensor();
     span_.kv.attn.rows = {pages_.data(), kDim * 4};
     span_.kv.index.rows = {index_pages_.data(), 128 * 4};
+    pack_rows();
     for (size_t t = 0; t < std::size(kAllTypes); ++t) {
       outs_.push_back(floats({n_, 50}));
       outs_.push_back(floats({n_, 50}));
       outs_.push_back(floats({n_, 2, kFfn}));
       outs_.push_back(floats({n_, kHidden}));
     }
-    for (int i = 0; i < 2; ++i) outs_.push_back(floats({n_, kHeads, kDim}));
-    outs_.push_back(ints({n_, kTopk}));
+    for (int i = 0; i < 2; ++i) {
+      for (int k = 0; k < 2; ++k) outs_.push_back(floats({n_, kHeads, kDim}));
+      outs_.push_back(ints({n_, kTopk}));
+    }
     outs_.push_back(floats({n_, kHidden}));
     outs_.push_back(floats({n_, 20}));
     outs_.push_back(streams_in_);
@@ -60,11 +64,14 @@ class Walk {
       ops.experts_gate_up(mid, x_, ids_, weights_, gate_[t], up_[t], 10.0f);
       ops.experts_down(*out++, mid, ids_, down_[t]);
     }
-    const std::span<const KvSpan> spans(&span_, 1);
-    ops.attention(*out++, q_, kv_, sinks_, {}, spans, {.window = 128, .ratio = 128});
-    const Tensor mixed = *out++, selected = *out++;
-    ops.index_topk(selected, index_q_, index_weights_, 0.1f, spans);
-    ops.attention(mixed, q_, kv_, sinks_, selected, spans, {.window = 128, .ratio = 4});
+    // f32 rows, then packed ones; the reference backend keeps none of those.
+    for (const KvSpan* span : {&span_, packs_ ? &packed_span_ : &span_}) {
+      const std::span<const KvSpan> spans(span, 1);
+      ops.attention(*out++, q_, kv_, sinks_, {}, spans, {.window = 128, .ratio = 128});
+      const Tensor mixed = *out++, selected = *out++;
+      ops.index_topk(selected, index_q_, index_weights_, 0.1f, spans);
+      ops.attention(mixed, q_, kv_, sinks_, selected, spans, {.window = 128, .ratio = 4});
+    }
     const Tensor collapsed = *out++, mix = *out++, streams = *out++, head = *out++;
     std::memcpy(streams.data(), streams_in_.f(), static_cast<size_t>(streams_in_.n_bytes()));
     ops.hc_collapse(collapsed, mix, streams, {hc_fn_, hc_base_, hc_scale_}, kHc);
@@ -75,8 +82,36 @@ class Walk {
   const std::vector<Array>& outs() const { return outs_; }
 
  private:
+  // The same KV state in packed rows.
+  void pack_rows() {
+    packed_span_ = span_;
+    for (int64_t h = 0; h < n_ * kHeads; ++h) indexer_round_trip(index_q_.f() + h * 128);
+    constexpr int64_t kKvBytes = kv_row_bytes(RowFormat::kPackedKv, kDim);
+    constexpr int64_t kIndexBytes = kv_row_bytes(RowFormat::kPackedIndex, 128);
+    packed_ring_.resize(256 * kKvBytes);
+    packed_rows_.resize(3 * kPageRows * kKvBytes);
+    packed_index_.resize(3 * kPageRows * kIndexBytes);
+    packed_span_.kv.ring = RingRows(packed_ring_.data(), 256, kDim, RowFormat::kPackedKv);
+    for (int64_t r = 0; r < 256; ++r) {
+      store_values(packed_span_.kv.ring.row(r), RowFormat::kPackedKv, ring_.f() + r * kDim, kDim);
+    }
+    for (int64_t r = 0; r < 3 * kPageRows; ++r) {
+      store_values(packed_rows_.data() + r * kKvBytes, RowFormat::kPackedKv,
+                   compressed_.f() + r * kDim, kDim);
+      store_values(packed_index_.data() + r * kIndexBytes, RowFormat::kPackedIndex,
+                   index_rows_.f() + r * 128, 128);
+    }
+    for (int64_t p = 0; p < 3; ++p) {
+      packed_pages_.push_back(packed_rows_.data() + p * kPageRows * kKvBytes);
+      packed_index_pages_.push_back(packed_index_.data() + p * kPageRows * kIndexBytes);
+    }
+    packed_span_.kv.attn.rows = {packed_pages_.data(), kKvBytes, RowFormat::kPackedKv};
+    packed_span_.kv.index.rows = {packed_index_pages_.data(), kIndexBytes, RowFormat::kPackedIndex};
+  }
+
   static constexpr int64_t kHidden = 512, kFfn = 256, kHeads = 4, kDim = 512, kTopk = 100;
   const int64_t n_;
+  const bool packs_;
   std::vector<Array> linear_, grouped_, gate_, up_, down_;  // one of each type
   Array x_, streams_in_;
   Array ids_ = ints({n_, 2}), weights_ = random_floats({n_, 2}, 8);
@@ -94,7 +129,9 @@ class Walk {
         head_base_ = random_floats({4}, 21);
   Array head_scale_ = random_floats({1}, 22);
   std::vector<std::byte*> pages_, index_pages_;
-  KvSpan span_;
+  std::vector<std::byte> packed_ring_, packed_rows_, packed_index_;
+  std::vector<std::byte*> packed_pages_, packed_index_pages_;
+  KvSpan span_, packed_span_;
   std::vector<Array> outs_;
 };
 
@@ -103,12 +140,15 @@ void expect_same_bits(const std::vector<Array>& got, const std::vector<Array>& w
   for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i].same_bits(want[i])) << "output " << i;
 }
 
-class InvarianceTest : public OnEveryHost {};
+class InvarianceTest : public OnEveryHost {
+ protected:
+  static bool packs() { return GetParam() != Host::kReference; }
+};
 DS4_ON_EVERY_HOST(InvarianceTest);
 
 TEST_P(InvarianceTest, BitsDoNotDependOnTheNumberOfThreads) {
   for (int64_t n_rows : {1, 5, 67}) {
-    Walk walk(n_rows);
+    Walk walk(n_rows, packs());
     walk.run(*make_host(GetParam(), 1).ops);
     const std::vector<Array> want = walk.outs();
     for (int n_threads : {2, 3, 7}) {
@@ -128,7 +168,7 @@ class InstructionSets : public InvarianceTest {
   std::vector<Array> outs_on(int64_t target) {
     if ((hwy::SupportedTargets() & target) == 0) return {};
     hwy::SetSupportedTargetsForTest(target);
-    Walk walk(6);
+    Walk walk(6, packs());
     walk.run(*make_host(GetParam(), 2).ops);
     hwy::SetSupportedTargetsForTest(0);
     return walk.outs();
@@ -138,6 +178,23 @@ class InstructionSets : public InvarianceTest {
 INSTANTIATE_TEST_SUITE_P(, InstructionSets, testing::Values(Host::kCpuFloat, Host::kCpuInteger),
                          [](const auto& param_info) { return host_name(param_info.param); });
 
+<<<<<<< HEAD
+=======
+// Rows that were rounded to what a packed one holds give the same bits in both forms.
+TEST_P(InstructionSets, PackedRowsGiveTheBitsOfF32Rows) {
+  const int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
+  for (int64_t left = all; left != 0; left &= left - 1) {
+    SCOPED_TRACE(hwy::TargetName(left & -left));
+    const std::vector<Array> outs = outs_on(left & -left);
+    const size_t first = 4 * std::size(kAllTypes);
+    for (size_t i = first; i < first + 3; ++i) {
+      EXPECT_TRUE(outs[i].same_bits(outs[i + 3])) << "output " << i;
+    }
+  }
+}
+
+#if HWY_ARCH_X86
+>>>>>>> main
 TEST_P(InstructionSets, Avx2AndAvx512GiveTheSameBits) {
   const std::vector<Array> want = outs_on(HWY_AVX2);
   if (want.empty()) GTEST_SKIP() << "this processor has no AVX2, and so nothing to compare";
@@ -152,7 +209,7 @@ TEST_P(InstructionSets, Avx2AndAvx512GiveTheSameBits) {
 TEST_P(InstructionSets, SseDiffersInLastBitsOnly) {
   const std::vector<Array> want = outs_on(HWY_SSE2), other = outs_on(HWY_SSE4);
   if (!other.empty()) expect_same_bits(other, want);
-  Walk walk(6);
+  Walk walk(6, packs());
   walk.run(*make_host(GetParam(), 2).ops);
   for (size_t i = 0; i < want.size(); ++i) {
     if (want[i].tensor().dtype() == DType::kF32) {
@@ -187,7 +244,7 @@ TEST_F(InstructionSets, AMachineWithoutAvx2SaysSo) {
 // A smaller step fits what a larger one has left, and a repeated one allocates nothing.
 TEST_P(InvarianceTest, AWarmStepAllocatesNothing) {
   const HostBackend host_7 = make_host(GetParam(), 3);
-  Walk large(40), small(1);
+  Walk large(40, packs()), small(1, packs());
   large.run(*host_7.ops);
   const int64_t before = allocation_count();
   large.run(*host_7.ops);

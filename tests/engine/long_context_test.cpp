@@ -14,8 +14,11 @@ namespace {
 constexpr int64_t kContext = 1048576;
 constexpr int64_t kTail = 128;
 
+constexpr int64_t kHeadDim = 128;
+
 ModelConfig one_of_each() {
   ModelConfig c = tiny_config();
+  EXPECT_EQ(c.head_dim, kHeadDim);
   c.compress_ratios = {0, 4, 128};
   c.n_layers = 3;
   c.n_hash_layers = 1;
@@ -38,14 +41,19 @@ void make_up_history(KvCache& cache, int64_t length, std::span<const int> ratios
   uint64_t seed = 1;
   for (size_t il = 0; il < ratios.size(); ++il) {
     const LayerKv& layer = cache.layer(static_cast<int>(il));
-    fill(layer.ring.row<float>(0), layer.ring.shape().n_elements(), seed += 1000003);
-    const auto fill_rows = [&](const PagedRows& rows) {
-      for (int64_t r = 0; r < length / ratios[il]; ++r) {
-        fill(rows.row_f32(r), rows.row_bytes / 4, seed += 1009);
-      }
+    const auto put = [&](std::byte* row, RowFormat format, int64_t width) {
+      float values[kHeadDim];
+      fill(values, width, seed += 1009);
+      store_values(row, format, values, width);
     };
-    if (ratios[il] != 0) fill_rows(layer.attn.rows);
-    if (ratios[il] == 4) fill_rows(layer.index.rows);
+    for (int64_t r = 0; r < layer.ring.n_rows; ++r) {
+      put(layer.ring.row(r), layer.ring.format, kHeadDim);
+    }
+    const auto fill_rows = [&](const PagedRows& rows, int64_t width) {
+      for (int64_t r = 0; r < length / ratios[il]; ++r) put(rows.row(r), rows.format, width);
+    };
+    if (ratios[il] != 0) fill_rows(layer.attn.rows, kHeadDim);
+    if (ratios[il] == 4) fill_rows(layer.index.rows, 128);
   }
   cache.advance(length);
 }

@@ -21,32 +21,39 @@ MemoryPlan plan_of(const ModelConfig& config, int64_t ctx_tokens, MemoryPlanInpu
   return must(MemoryPlan::make(config, input));
 }
 
-// Bytes of KV state in f32 rows, from the published table: GB at 32k, 128k and 1M tokens with 128
-// raw rows a layer; and the frontiers beside it. The ring here has 256 rows.
+// Bytes of KV state in packed and in f32 rows, from the published table: GB at 32k, 128k and 1M
+// tokens with 128 raw rows a layer; and the frontiers beside it. The ring here has 256 rows.
 TEST(MemoryPlan, KvCacheOfFlashAndProIsThatOfTheTable) {
   struct Row {
     const ModelConfig& config;
+    Precision precision;
+    double row_bytes;
     double table_gb[3];
     double frontier_gb;
   };
   const int64_t contexts[] = {32768, 131072, 1048576};
-  for (const Row& row : {Row{flash_config(), {0.462, 1.815, 14.44}, 0.0122},
-                         Row{pro_config(), {0.661, 2.598, 20.67}, 0.0187}}) {
-    const double second_half_of_ring = static_cast<double>(row.config.n_layers) * 128 * 2048 * 1e-9;
+  const Precision official = Precision::official(), hf32 = Precision::hf32();
+  for (const Row& row : {Row{flash_config(), official, 584, {0.118, 0.464, 3.69}, 0.0122},
+                         Row{pro_config(), official, 584, {0.169, 0.664, 5.28}, 0.0187},
+                         Row{flash_config(), hf32, 2048, {0.462, 1.815, 14.44}, 0.0122},
+                         Row{pro_config(), hf32, 2048, {0.661, 2.598, 20.67}, 0.0187}}) {
+    const double second_half_of_ring =
+        static_cast<double>(row.config.n_layers) * 128 * row.row_bytes * 1e-9;
     for (int i = 0; i < 3; ++i) {
-      const double gb = static_cast<double>(plan_of(row.config, contexts[i]).kv_cache) * 1e-9;
+      const MemoryPlan plan = plan_of(row.config, contexts[i], {.precision = row.precision});
+      const double gb = static_cast<double>(plan.kv_cache) * 1e-9;
       const double want = row.table_gb[i] + row.frontier_gb + second_half_of_ring;
       EXPECT_NEAR(gb, want, i == 2 ? 0.006 : 0.0008) << row.config.name << " " << contexts[i];
     }
   }
 }
 
-// Nano, layer by layer: 3 of ratio 4 (rows 2048 + 512 bytes, frontier 65536 + 16384), 3 of ratio
-// 128 (rows 2048, frontier 524288), 8 rings of 256 rows. 32768 positions fill whole pages.
+// Nano, layer by layer: 3 of ratio 4 (rows 584 + 68 bytes, frontier 65536 + 16384), 3 of ratio
+// 128 (rows 584, frontier 524288), 8 rings of 256 rows. 32768 positions fill whole pages.
 TEST(MemoryPlan, KvCacheOfNanoByHand) {
-  const int64_t ratio_4 = 3 * (8192 * (2048 + 512) + 65536 + 16384);
-  const int64_t ratio_128 = 3 * (256 * 2048 + 524288);
-  const int64_t want = ratio_4 + ratio_128 + 8 * 256 * 2048;
+  const int64_t ratio_4 = 3 * (8192 * (584 + 68) + 65536 + 16384);
+  const int64_t ratio_128 = 3 * (256 * 584 + 524288);
+  const int64_t want = ratio_4 + ratio_128 + 8 * 256 * 584;
   const MemoryPlan one = plan_of(nano_config(), 32768);
   EXPECT_GE(one.kv_cache, want);
   EXPECT_LE(one.kv_cache, want + want / 200) << "more than half a percent of padding";
@@ -74,10 +81,12 @@ TEST(MemoryPlan, WorkspaceAndScratchOfNanoByHand) {
   EXPECT_LE(plan.workspace, want + 28 * 64) << "tensors start at multiples of 64 bytes";
 
   // The widest int8 input is that of the grouped output projection: 2 groups of 1024, in groups of
-  // 256 values with 64 bytes beside them. Then the mixes, two candidates lists of 2 x 128, and the
-  // lists that sort 4 expert slots a row.
+  // 256 values with 64 bytes beside them. Then the mixes; for both threads an index query in 16
+  // lanes, 4 x 128 + 256 candidates and a tile of 32 decoded rows; and the lists that sort 4 expert
+  // slots a row.
+  const int64_t thread = 64 + 16 * 129 * 4 + (4 * 128 + 256) * 8 + 32 * 512 * 4;
   const int64_t scratch =
-      100 * 8 * (256 + 64) + 100 * 24 * 4 + 2 * 2 * 128 * 8 + 4 * (2 * 16 + 1 + 100 * 4);
+      100 * 8 * (256 + 64) + 100 * 24 * 4 + 2 * thread + 4 * (2 * 16 + 1 + 100 * 4);
   EXPECT_EQ(plan.scratch, scratch);
   EXPECT_EQ(plan.sessions, 1000 * 4 + 4096 * 4);
 }
@@ -109,18 +118,18 @@ TEST(MemoryPlan, ContextsOutsideTheModelAreRefused) {
 TEST(MemoryPlan, RefusalHasTheNumbersAndTheLargestContext) {
   const MemoryPlanInput input{.weight_bytes = int64_t{4} << 30, .ctx_tokens = 1048576};
   const MemoryPlan plan = must(MemoryPlan::make(flash_config(), input));
-  const MemoryBudget budget{int64_t{10} << 30, "limit --mem-limit 10G"};
+  const MemoryBudget budget{int64_t{6} << 30, "limit --mem-limit 6G"};
   const auto refused = check_memory(plan, budget, flash_config(), input);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
   const int64_t ctx = largest_context(budget.bytes, flash_config(), input);
   const std::string& text = refused.error().message;
   const std::string want = fmt::format(
-      "memory: expected at most 10.00 GiB (limit --mem-limit 10G), the plan needs {}; the largest "
+      "memory: expected at most 6.00 GiB (limit --mem-limit 6G), the plan needs {}; the largest "
       "context that fits is {} tokens (-c {})",
       plan.summary(), ctx, ctx);
   EXPECT_EQ(text, want);
-  EXPECT_NE(text.find("weights 4.00 GiB, KV cache 13.4"), std::string::npos) << text;
+  EXPECT_NE(text.find("weights 4.00 GiB, KV cache 3.45"), std::string::npos) << text;
   EXPECT_NE(text.find("at 1048576 tokens"), std::string::npos) << text;
 
   EXPECT_EQ(ctx % 1024, 0);
@@ -163,8 +172,9 @@ TEST(MemoryPlan, DecodingTakesNoMemoryBeyondTheCache) {
     if (i == 300) at_300 = anonymous_bytes();
   }
   ASSERT_GT(at_300, 0);
-  // 600 tokens of KV rows are 3 x 640 + 3 x 16 bytes each; nine series may begin another page.
-  const int64_t rows = 600 * (3 * 640 + 3 * 16), pages = 9 * 4096;
+  // 600 tokens of KV rows are 3 x (584 + 68) / 4 + 3 x 584 / 128 bytes each; nine series may begin
+  // another page.
+  const int64_t rows = 600 * (3 * 163 + 3 * 5), pages = 9 * 4096;
   EXPECT_LE(anonymous_bytes() - at_300, rows + pages);
 }
 

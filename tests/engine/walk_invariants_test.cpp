@@ -227,7 +227,7 @@ TEST_P(WalkInvariants, TokensReachOnlyTheRowsThatMayCoverThem) {
       if (ratio == 0 || rows.contains(ratio)) continue;
       const PagedRows& paged = cache.layer(il).attn.rows;
       for (int64_t c = 0; c < n / ratio; ++c) {
-        rows[ratio].emplace_back(paged.row_f32(c), paged.row_f32(c) + paged.row_bytes / 4);
+        rows[ratio].push_back(row_values(paged, c));
       }
     }
     return rows;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/kv_cache.h"
+#include "tests/support/kv_rows.h"
 
 namespace ds4::test {
 
@@ -15,7 +16,8 @@ inline std::vector<float> kv_state(const KvCache& cache, std::span<const int> ra
   const auto add = [&](const float* row, int64_t n) { state.insert(state.end(), row, row + n); };
   const auto add_series = [&](const CompressedKv& series, int ratio) {
     for (int64_t r = 0; r < cache.length() / ratio; ++r) {
-      add(series.rows.row_f32(r), series.rows.row_bytes / 4);
+      const std::vector<float> row = row_values(series.rows, r);
+      add(row.data(), std::ssize(row));
     }
     for (int64_t r = 0; r < series.frontier_kv.dim(0); ++r) {
       add(series.frontier_kv.row<float>(r), series.frontier_kv.n_cols());
@@ -25,7 +27,9 @@ inline std::vector<float> kv_state(const KvCache& cache, std::span<const int> ra
   for (size_t i = 0; i < ratios.size(); ++i) {
     const LayerKv& layer = cache.layer(static_cast<int>(i));
     for (int64_t p = std::max<int64_t>(0, cache.length() - 128); p < cache.length(); ++p) {
-      add(layer.ring.row<float>(p % layer.ring.dim(0)), layer.ring.dim(1));
+      const std::vector<float> row =
+          row_values(layer.ring.row(p), layer.ring.format, layer.ring.row_bytes);
+      add(row.data(), std::ssize(row));
     }
     if (ratios[i] != 0) add_series(layer.attn, ratios[i]);
     if (ratios[i] == 4) add_series(layer.index, ratios[i]);

@@ -2,6 +2,7 @@
 // Runs prompts through a Forward, chunk by chunk, and keeps the logits of the rows a test asks for.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ class Runner {
     int64_t max_logit_rows = 16;
     int layer_begin = 0;
     int layer_end = -1;
+    std::optional<KvStorage> storage;  // another way to keep rows than the backend's
   };
 
   Runner(BackendKind kind, const ModelConfig& config, const Weights& weights,
@@ -51,8 +53,9 @@ class Runner {
                                        .max_logit_rows = options.max_logit_rows,
                                        .layer_begin = options.layer_begin,
                                        .layer_end = options.layer_end}))),
-        pool_(must(KvPool::create(*backend_.device, config, forward_.cache_ratios()))),
-        draft_pool_(must(KvPool::create(*backend_.device, config, kDraftRatios))) {}
+        storage_(options.storage.value_or(kv_storage(kind, options.precision))),
+        pool_(must(KvPool::create(*backend_.device, config, forward_.cache_ratios(), storage_))),
+        draft_pool_(must(KvPool::create(*backend_.device, config, kDraftRatios, storage_))) {}
 
   KvCache new_cache(int64_t capacity) { return must(KvCache::create(*pool_, capacity)); }
   KvCache new_draft_cache(int64_t capacity) {
@@ -121,6 +124,7 @@ class Runner {
 
   Backend backend_;
   Forward forward_;
+  const KvStorage storage_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<KvPool> draft_pool_;
 };

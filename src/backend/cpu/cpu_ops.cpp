@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/cpu/attention_scratch.h"
+
 namespace ds4::cpu {
 namespace {
 
@@ -26,21 +28,23 @@ std::string_view target_name() { return select_kernels().target; }
 bool is_slow_target() { return select_kernels().slow_target; }
 
 CpuOps::CpuOps(ThreadPool& pool, CpuOptions options)
-    : HostOps(pool), options_(options), kernels_(select_kernels()) {}
+    : HostOps(pool), options_(options), kernels_(select_kernels()), activations_(kernels_) {}
 
 int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,
                       const CpuOptions& options) {
   return (options.integer_activations ? activation_bytes(config, max_rows) : 0) +
          mixes_bytes(config, max_rows) +
-         n_threads * 2 * config.index_topk * static_cast<int64_t>(sizeof(CpuOps::Candidate)) +
+         n_threads * (index_part_bytes(config.index_n_heads, config.index_topk) +
+                      tile_bytes(config.head_dim)) +
          ExpertGroups::bytes_needed(config.n_experts, max_rows * config.n_experts_used);
 }
 
 void CpuOps::do_reserve(const ModelConfig& config, int64_t max_rows) {
   if (options_.integer_activations) activations_.reserve(activation_bytes(config, max_rows));
   mixes_memory_.reserve(mixes_bytes(config, max_rows));
-  candidates_.reserve(pool_.n_threads() * 2 * config.index_topk *
-                      static_cast<int64_t>(sizeof(Candidate)));
+  index_memory_.reserve(pool_.n_threads() *
+                        index_part_bytes(config.index_n_heads, config.index_topk));
+  tiles_.reserve(pool_.n_threads() * tile_bytes(config.head_dim));
   groups_.reserve(config.n_experts, max_rows * config.n_experts_used);
 }
 

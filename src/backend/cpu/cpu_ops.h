@@ -12,6 +12,7 @@
 
 #include "backend/cpu/activations.h"
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/top_rows.h"
 #include "backend/host/host_ops.h"
 #include "backend/host/scratch.h"
 
@@ -40,15 +41,6 @@ class CpuOps final : public HostOps {
  private:
   friend int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,
                                const CpuOptions& options);
-  struct Candidate {
-    float score = 0;
-    int32_t row = 0;
-    // Larger score first; equal scores (the two zeros are equal) by smaller row.
-    bool before(const Candidate& other) const {
-      return score != other.score ? score > other.score : row < other.row;
-    }
-  };
-
   void do_reserve(const ModelConfig& config, int64_t max_rows) override;
   void do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,
                       const HcParams& params) override;
@@ -86,9 +78,12 @@ class CpuOps final : public HostOps {
                     int64_t end) const;
   // mixes_[n, i] = fn[i] . streams[n], both hyper-connection mixes' linear part.
   void mix_streams(ConstTensor streams, ConstTensor fn);
-  void choose_rows(int32_t* out, int64_t topk, const float* q, const float* weights,
-                   int64_t n_heads, const PagedRows& rows, int64_t visible,
-                   Candidate* candidates) const;
+  // Scores rows [begin, end) and keeps the best.
+  void score_rows(TopRows& best, const IndexQuery& query, const PagedRows& rows, int64_t begin,
+                  int64_t end) const;
+  // The topk best of `visible` rows, found by all threads; `memory` as IndexPart.
+  void choose_rows(int32_t* out, int64_t topk, const IndexQuery& query, const PagedRows& rows,
+                   int64_t visible, std::byte* memory, int64_t part_bytes, int64_t n_heads);
 
   const CpuOptions options_;
   const Kernels kernels_;
@@ -98,7 +93,8 @@ class CpuOps final : public HostOps {
   ExpertGroups groups_;
   Scratch mixes_memory_;
   float* mixes_ = nullptr;  // of the op in work
-  Scratch candidates_;      // 2 topk for each thread
+  Scratch index_memory_;    // for each thread: a query in lanes, and candidates
+  Scratch tiles_;           // for each thread: a tile of decoded rows
 };
 
 }  // namespace ds4::cpu

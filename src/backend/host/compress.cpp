@@ -121,9 +121,10 @@ void HostOps::do_compress(std::span<const KvSpan> spans, ConstTensor kv, ConstTe
         for (int64_t j = 0; j < w; ++j) score[j] = g[j] + bias[j];
         if ((pos + 1) % ratio != 0) continue;
 
-        float* row = state.rows.row_f32((pos + 1) / ratio - 1);
+        float row[kMaxWidth];
         pool_channels(row, window_pool(state, ratio, h), h);
         finish_row(row, norm.row<float>(0), h, pos + 1 - ratio, rope_freqs, params);
+        store_kv_row(state.rows.row((pos + 1) / ratio - 1), state.rows.format, row, h);
         if (ratio == 4) shift_frontier(state);
         clear_rows(state, ratio == 4 ? 4 : 0, ratio == 4 ? 8 : ratio);
       }

@@ -5,9 +5,16 @@
 #include <cstring>
 
 #include "quant/codec.h"
+#include "quant/packed_index.h"
+#include "quant/packed_kv.h"
 #include "quant/round_trip.h"
 
 namespace ds4 {
+
+// The sizes that the engine plans with are those of the formats.
+static_assert(kv_row_bytes(RowFormat::kPackedKv, 512) == packed_kv_bytes(512));
+static_assert(kv_row_bytes(RowFormat::kPackedKv, 128) == packed_kv_bytes(128));
+static_assert(kv_row_bytes(RowFormat::kPackedIndex, kPackedIndexElems) == sizeof(PackedIndexRow));
 
 void ExpertGroups::reserve(int64_t n_experts, int64_t n_pairs) {
   begin_.reserve(static_cast<size_t>(n_experts) + 1);
@@ -158,6 +165,21 @@ void round_kv_row(float* row, int64_t head_dim, int64_t rope_head_dim, const Pre
   if (precision.kv_rope_bf16) bf16_round_trip(row + plain, rope_head_dim);
 }
 
+void store_kv_row(std::byte* dst, RowFormat format, const float* row, int64_t width) {
+  switch (format) {
+    case RowFormat::kF32:
+      std::memcpy(dst, row, static_cast<size_t>(width) * sizeof(float));
+      return;
+    case RowFormat::kPackedKv:
+      encode_packed_kv(row, width, reinterpret_cast<uint8_t*>(dst));
+      return;
+    case RowFormat::kPackedIndex:
+      DS4_CHECK(width == kPackedIndexElems);
+      encode_packed_index(row, reinterpret_cast<PackedIndexRow*>(dst));
+      return;
+  }
+}
+
 void HostOps::do_round_kv(Tensor kv, int64_t rope_head_dim, const Precision& precision) {
   pool_.parallel_for(kv.dim(0), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
@@ -174,10 +196,10 @@ void HostOps::do_round_index(Tensor rows) {
 
 void HostOps::do_append_raw(std::span<const KvSpan> spans, ConstTensor kv) {
   for (const KvSpan& span : spans) {
-    const int64_t ring_rows = span.kv.ring.dim(0);
-    for (int64_t i = std::max<int64_t>(0, span.n_rows - ring_rows); i < span.n_rows; ++i) {
-      std::memcpy(span.kv.ring.row_data((span.first_pos + i) % ring_rows),
-                  kv.row_data(span.first_row + i), static_cast<size_t>(kv.dim(1)) * sizeof(float));
+    const RingRows& ring = span.kv.ring;
+    for (int64_t i = std::max<int64_t>(0, span.n_rows - ring.n_rows); i < span.n_rows; ++i) {
+      store_kv_row(ring.row(span.first_pos + i), ring.format, kv.row<float>(span.first_row + i),
+                   kv.dim(1));
     }
   }
 }

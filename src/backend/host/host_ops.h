@@ -80,4 +80,7 @@ float swiglu_value(float g, float u, float limit);
 // The roundings of one KV row [head_dim] (Ops::round_kv).
 void round_kv_row(float* row, int64_t head_dim, int64_t rope_head_dim, const Precision& precision);
 
+// Writes a rounded row in the form it is kept in; nothing is lost.
+void store_kv_row(std::byte* dst, RowFormat format, const float* row, int64_t width);
+
 }  // namespace ds4

@@ -37,9 +37,9 @@ void find_visible(Visible& visible, const KvSpan& span, int64_t pos, ConstTensor
                   ConstTensor selected, int64_t batch_row, const AttentionParams& params) {
   visible.n = 0;
   const auto add = [&](const float* row) { visible.rows[visible.n++] = row; };
-  const int64_t ring_rows = span.kv.ring.dim(0);
+  DS4_CHECK(span.kv.ring.format == RowFormat::kF32);
   for (int64_t p = std::max<int64_t>(0, pos - params.window + 1); p <= pos; ++p) {
-    add(p < span.first_pos ? span.kv.ring.row<float>(p % ring_rows)
+    add(p < span.first_pos ? span.kv.ring.row_f32(p)
                            : kv.row<float>(span.first_row + p - span.first_pos));
   }
   if (params.ratio == 0) return;

@@ -1,4 +1,9 @@
-// A tile of the running softmax, and the indexer's scores.
+// A tile of the running softmax, and what it reads: packed rows as f32.
+//
+// Keys are values, so a tile of rows is decoded once and serves every head twice: its scores (a
+// register tile of rows x heads, columns in lanes) and its values (heads x columns, rows one after
+// the other). A tile of 32 rows of 512 is 64 KiB: the scores stream it from the second-level cache
+// once for each group of heads, the values walk it in strips of 64 columns that stay in the first.
 // clang-format off: this order is how Highway compiles the file once for each target.
 #include "base/simd_targets.h"
 
@@ -10,108 +15,188 @@
 // clang-format on
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "backend/cpu/kernels/exp-inl.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/lanes-inl.h"
+#include "quant/packed_kv.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ds4::cpu {
 namespace HWY_NAMESPACE {
 
-void tile_scores(float* scores, const AttendArgs& args, const float* q) {
-  const float* const x[1] = {q};
-  int64_t i = 0;
-  for (; i + 4 <= args.n_rows; i += 4) {
-    const float* const rows[4] = {args.rows[i], args.rows[i + 1], args.rows[i + 2],
-                                  args.rows[i + 3]};
-    dot_tile<4, 1>(rows, x, args.head_dim, scores + i, 0);
-  }
-  for (; i < args.n_rows; ++i) {
-    const float* const rows[1] = {args.rows[i]};
-    dot_tile<1, 1>(rows, x, args.head_dim, scores + i, 0);
-  }
-  for (i = 0; i < args.n_rows; ++i) scores[i] *= args.scale;
+// Heads that share a loaded row: as many as the registers of a target hold sums for.
+inline constexpr int kTileHeads = kVecs == 1 ? 4 : 1;
+inline constexpr int kTileRows = 4;
+// Columns of the value sum that stay in registers, in units of kLanes, for four heads.
+inline constexpr int kStripUnits = kVecs == 1 ? 4 : 1;
+inline constexpr int64_t kTileUnits = kAttendTile / kLanes;
+static_assert(kAttendTile % kLanes == 0 && kAttendTile % kTileRows == 0);
+
+// E4M3 to f32: exponent and mantissa moved to f32's places are the value times 2^-120, subnormal
+// codes as subnormal f32, and one multiplication does the rest. (By way of f16, whose subnormals
+// cost no processor anything, it takes half as long again; codes below 2^-15 of a block's peak are
+// rare.)
+HWY_INLINE FloatVec e4m3_values(const uint8_t* codes, FloatVec scale_120) {
+  const hn::Rebind<int8_t, FloatTag> d8;
+  const hn::RebindToSigned<FloatTag> d32;
+  const auto wide = hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const int8_t*>(codes)));
+  const auto bits =
+      hn::And(hn::ShiftLeft<20>(wide), hn::Set(d32, static_cast<int32_t>(0x87f00000u)));
+  return hn::Mul(hn::BitCast(FloatTag(), bits), scale_120);
 }
 
-// out[d] = out[d] * shrink + sum_i e[i] rows[i][d], i ascending, for kN vectors of channels.
-template <int kN>
-HWY_INLINE void add_values(float* out, float shrink, const float* e, const AttendArgs& args,
-                           int64_t dim) {
-  const FloatTag d;
-  FloatVec sum[kN];
-  for (int v = 0; v < kN; ++v) {
-    sum[v] = hn::Mul(hn::LoadU(d, out + dim + v * kVecLanes), hn::Set(d, shrink));
-  }
-  for (int64_t i = 0; i < args.n_rows; ++i) {
-    const FloatVec weight = hn::Set(d, e[i]);
-    const float* row = args.rows[i] + dim;
-    for (int v = 0; v < kN; ++v) {
-      sum[v] = hn::MulAdd(weight, hn::LoadU(d, row + v * kVecLanes), sum[v]);
+void unpack_kv(float* out, const std::byte* row, int64_t width) {
+  const auto bytes = reinterpret_cast<const uint8_t*>(row);
+  const int64_t codes = width - kPackedKvRope;
+  const uint8_t* scales = bytes + packed_kv_scales(width);
+  for (int64_t b = 0; b < codes; b += kFp8BlockElems) {
+    const uint32_t scale = scales[b / kFp8BlockElems];
+    // NaN blocks, and scales that 2^120 would take out of range: peaks above 57344.
+    if (scale > 254 - 120) return decode_packed_kv(bytes, out, width);
+    const FloatVec scale_120 = hn::Set(FloatTag(), std::bit_cast<float>((scale + 120) << 23));
+    for (int64_t i = b; i < b + kFp8BlockElems; i += kVecLanes) {
+      hn::StoreU(e4m3_values(bytes + i, scale_120), FloatTag(), out + i);
     }
   }
-  for (int v = 0; v < kN; ++v) hn::StoreU(sum[v], d, out + dim + v * kVecLanes);
+  const auto rope = reinterpret_cast<const hwy::bfloat16_t*>(bytes + codes);
+  for (int64_t i = 0; i < kPackedKvRope; i += kVecLanes) {
+    hn::StoreU(load_floats(rope + i), FloatTag(), out + codes + i);
+  }
 }
 
-// The operations of add_values() on the channels after the last whole vector.
-HWY_INLINE void add_last_values(float* out, float shrink, const float* e, const AttendArgs& args,
-                                int64_t dim) {
-  const FloatTag d;
-  const size_t n = static_cast<size_t>(args.head_dim - dim);
-  FloatVec sum = hn::Mul(hn::LoadN(d, out + dim, n), hn::Set(d, shrink));
-  for (int64_t i = 0; i < args.n_rows; ++i) {
-    sum = hn::MulAdd(hn::Set(d, e[i]), hn::LoadN(d, args.rows[i] + dim, n), sum);
+// e[h][i .. i + 3] = q_h . rows for kH heads and four rows.
+template <int kH>
+HWY_INLINE void score_tile(float (*e)[kAttendTile], const AttendArgs& args, int64_t h, int64_t i) {
+  const float* rows[kTileRows];
+  // The last tile repeats its last row; those scores are overwritten.
+  for (int64_t r = 0; r < kTileRows; ++r) rows[r] = args.rows[std::min(i + r, args.n_rows - 1)];
+  const float* heads[kH];
+  for (int b = 0; b < kH; ++b) heads[b] = args.q + (h + b) * args.head_dim;
+  LaneSums sums[kTileRows][kH];
+  for (int r = 0; r < kTileRows; ++r) {
+    for (int b = 0; b < kH; ++b) {
+      for (int v = 0; v < kVecs; ++v) sums[r][b].v[v] = hn::Zero(FloatTag());
+    }
   }
-  hn::StoreN(sum, d, out + dim, n);
+  for (int64_t col = 0; col < args.head_dim; col += kLanes) {
+    add_products<kTileRows, kH>(sums, rows, heads, col);
+  }
+  for (int b = 0; b < kH; ++b) {
+    const auto four = add_lanes_of_four(sums[0][b], sums[1][b], sums[2][b], sums[3][b]);
+    hn::StoreU(four, hn::CappedTag<float, 4>(), e[h + b] + i);
+  }
+}
+
+void tile_scores(float (*e)[kAttendTile], const AttendArgs& args) {
+  for (int64_t h = 0; h < args.n_heads;) {
+    if (h + kTileHeads <= args.n_heads) {
+      for (int64_t i = 0; i < args.n_rows; i += kTileRows) score_tile<kTileHeads>(e, args, h, i);
+      h += kTileHeads;
+    } else {
+      for (int64_t i = 0; i < args.n_rows; i += kTileRows) score_tile<1>(e, args, h, i);
+      ++h;
+    }
+  }
+}
+
+// Scores become weights exp(scale s - max'). Sums over a tile: lane l adds e[l], e[l + 16], then
+// lanes pairwise; rows that are not there weigh nothing.
+void weigh_tile(float (*e)[kAttendTile], float* shrink, const AttendArgs& args) {
+  const FloatTag d;
+  alignas(64) float old_max[kMaxHeads], sums[kMaxHeads];
+  const FloatVec scale = hn::Set(d, args.scale);
+  for (int64_t h = 0; h < args.n_heads; ++h) {
+    std::fill(e[h] + args.n_rows, e[h] + kAttendTile, -INFINITY);
+    FloatVec top = hn::Set(d, args.max[h]);
+    for (int64_t i = 0; i < kAttendTile; i += kVecLanes) {
+      const FloatVec s = hn::Mul(hn::LoadU(d, e[h] + i), scale);
+      top = hn::Max(top, s);
+      hn::StoreU(s, d, e[h] + i);
+    }
+    const FloatVec max = hn::MaxOfLanes(d, top);
+    LaneSums sum;
+    for (int v = 0; v < kVecs; ++v) sum.v[v] = hn::Zero(d);
+    for (int64_t unit = 0; unit < kTileUnits; ++unit) {
+      for (int v = 0; v < kVecs; ++v) {
+        float* at = e[h] + unit * kLanes + v * kVecLanes;
+        const FloatVec weight = exp_of(d, hn::Sub(hn::LoadU(d, at), max));
+        hn::StoreU(weight, d, at);
+        sum.v[v] = hn::Add(sum.v[v], weight);
+      }
+    }
+    old_max[h] = args.max[h];
+    args.max[h] = hn::GetLane(max);
+    sums[h] = add_lanes(sum);
+  }
+  for (int64_t h = 0; h < args.n_heads; h += kVecLanes) {
+    const size_t n = static_cast<size_t>(std::min(kVecLanes, args.n_heads - h));
+    const FloatVec factor =
+        exp_of(d, hn::Sub(hn::LoadN(d, old_max + h, n), hn::LoadN(d, args.max + h, n)));
+    hn::StoreN(factor, d, shrink + h, n);
+    hn::StoreN(hn::MulAdd(hn::LoadN(d, args.sum + h, n), factor, hn::LoadN(d, sums + h, n)), d,
+               args.sum + h, n);
+  }
+}
+
+// out[h][dim ..] = out * shrink + sum_i e[h][i] rows_i[dim ..], i ascending, for kH heads and
+// kUnits times 16 columns.
+template <int kH, int kUnits>
+HWY_INLINE void add_values(const AttendArgs& args, const float (*e)[kAttendTile],
+                           const float* shrink, int64_t h, int64_t dim) {
+  constexpr int kN = kUnits * kVecs;
+  const FloatTag d;
+  FloatVec sum[kH][kN];
+  for (int b = 0; b < kH; ++b) {
+    const float* out = args.out + (h + b) * args.head_dim + dim;
+    const FloatVec factor = hn::Set(d, shrink[h + b]);
+    for (int v = 0; v < kN; ++v) sum[b][v] = hn::Mul(hn::LoadU(d, out + v * kVecLanes), factor);
+  }
+  for (int64_t i = 0; i < args.n_rows; ++i) {
+    const float* row = args.rows[i] + dim;
+    FloatVec values[kN];
+    for (int v = 0; v < kN; ++v) values[v] = hn::LoadU(d, row + v * kVecLanes);
+    for (int b = 0; b < kH; ++b) {
+      const FloatVec weight = hn::Set(d, e[h + b][i]);
+      for (int v = 0; v < kN; ++v) sum[b][v] = hn::MulAdd(weight, values[v], sum[b][v]);
+    }
+  }
+  for (int b = 0; b < kH; ++b) {
+    float* out = args.out + (h + b) * args.head_dim + dim;
+    for (int v = 0; v < kN; ++v) hn::StoreU(sum[b][v], d, out + v * kVecLanes);
+  }
 }
 
 void attend(const AttendArgs& args) {
-  for (int64_t h = 0; h < args.n_heads; ++h) {
-    float e[kAttendTile];
-    tile_scores(e, args, args.q + h * args.head_dim);
-    float max = args.max[h];
-    for (int64_t i = 0; i < args.n_rows; ++i) max = std::max(max, e[i]);
-    // std::exp, one value at a time: a few per cent of the work, and the same bits on every target.
-    const float shrink = max > args.max[h] ? std::exp(args.max[h] - max) : 1.0f;
-    float sum = args.sum[h] * shrink;
-    for (int64_t i = 0; i < args.n_rows; ++i) {
-      e[i] = std::exp(e[i] - max);
-      sum += e[i];
-    }
-    args.max[h] = max;
-    args.sum[h] = sum;
-
-    float* out = args.out + h * args.head_dim;
-    int64_t dim = 0;
-    for (; dim + 4 * kVecLanes <= args.head_dim; dim += 4 * kVecLanes) {
-      add_values<4>(out, shrink, e, args, dim);
-    }
-    for (; dim + kVecLanes <= args.head_dim; dim += kVecLanes) {
-      add_values<1>(out, shrink, e, args, dim);
-    }
-    if (dim < args.head_dim) add_last_values(out, shrink, e, args, dim);
+  alignas(64) float e[kMaxHeads][kAttendTile], shrink[kMaxHeads];
+  tile_scores(e, args);
+  weigh_tile(e, shrink, args);
+  for (int64_t dim = 0; dim < args.head_dim; dim += kStripUnits * kLanes) {
+    int64_t h = 0;
+    for (; h + 4 <= args.n_heads; h += 4) add_values<4, kStripUnits>(args, e, shrink, h, dim);
+    for (; h < args.n_heads; ++h) add_values<1, kStripUnits>(args, e, shrink, h, dim);
   }
 }
 
-void index_scores(const IndexScoreArgs& args) {
-  for (int64_t c = 0; c < args.n_rows; ++c) {
-    const float* const row[1] = {args.rows + c * args.dim};
-    float score = 0;
-    int64_t h = 0;
-    for (; h + 4 <= args.n_heads; h += 4) {
-      const float* q = args.q + h * args.dim;
-      const float* const heads[4] = {q, q + args.dim, q + 2 * args.dim, q + 3 * args.dim};
-      float dot[4];
-      dot_tile<1, 4>(row, heads, args.dim, dot, 1);
-      for (int i = 0; i < 4; ++i) score += args.weights[h + i] * std::max(0.0f, dot[i]);
+void finish_attention(const AttendArgs& args, const float* sinks) {
+  const FloatTag d;
+  for (int64_t h = 0; h < args.n_heads; ++h) {
+    const FloatVec rest = exp_of(d, hn::Set(d, sinks[h] - args.max[h]));
+    const FloatVec total = hn::Add(hn::Set(d, args.sum[h]), rest);
+    float* out = args.out + h * args.head_dim;
+    for (int64_t i = 0; i < args.head_dim; i += kVecLanes) {
+      hn::StoreU(hn::Div(hn::LoadU(d, out + i), total), d, out + i);
     }
-    for (; h < args.n_heads; ++h) {
-      const float* const head[1] = {args.q + h * args.dim};
-      float dot;
-      dot_tile<1, 1>(row, head, args.dim, &dot, 1);
-      score += args.weights[h] * std::max(0.0f, dot);
-    }
-    args.scores[c] = score;
+  }
+}
+
+void exp_each(float* y, const float* x, int64_t n) {
+  const FloatTag d;
+  for (int64_t i = 0; i < n; i += kVecLanes) {
+    const size_t some = static_cast<size_t>(std::min(kVecLanes, n - i));
+    hn::StoreN(exp_of(d, hn::LoadN(d, x + i, some)), d, y + i, some);
   }
 }
 
@@ -122,12 +207,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ds4::cpu {
 
+HWY_EXPORT(unpack_kv);
 HWY_EXPORT(attend);
-HWY_EXPORT(index_scores);
+HWY_EXPORT(finish_attention);
+HWY_EXPORT(exp_each);
 
 void add_attention(Kernels& kernels) {
+  kernels.unpack_kv = HWY_DYNAMIC_POINTER(unpack_kv);
   kernels.attend = HWY_DYNAMIC_POINTER(attend);
-  kernels.index_scores = HWY_DYNAMIC_POINTER(index_scores);
+  kernels.finish_attention = HWY_DYNAMIC_POINTER(finish_attention);
+  kernels.exp = HWY_DYNAMIC_POINTER(exp_each);
 }
 
 }  // namespace ds4::cpu

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "backend/cpu/activations.h"
+#include "backend/cpu/activation_group.h"
 #include "tensor/dtype.h"
 
 namespace ds4::cpu {
@@ -30,28 +30,53 @@ struct DotArgs {
 using DotFn = void (*)(const DotArgs& args);
 
 // Adds a tile of key/value rows to the running softmax of some heads of one query:
-//   max' = max(max, s_i); out, sum scaled by exp(max - max'); then for each row, in order,
-//   e_i = exp(s_i - max'), sum += e_i, out += e_i rows_i;   s_i = scale * (q . rows_i)
+//   max' = max(max, s_i); out, sum scaled by exp(max - max'); e_i = exp(s_i - max');
+//   sum += sum_i e_i; out += e_i rows_i for each row, in order;   s_i = scale * (q . rows_i)
+// A head's bits depend on its own q, on the rows and on how they are cut into tiles, not on how
+// many heads a call brings.
 struct AttendArgs {
   const float* q = nullptr;            // [n_heads, head_dim]
   const float* const* rows = nullptr;  // n_rows rows of head_dim
   int64_t n_rows = 0;                  // at most kAttendTile
-  int64_t n_heads = 0;
-  int64_t head_dim = 0;
+  int64_t n_heads = 0;                 // at most kMaxHeads
+  int64_t head_dim = 0;                // a multiple of 64
   float scale = 0;
   float* max = nullptr;  // [n_heads]
   float* sum = nullptr;  // [n_heads]
   float* out = nullptr;  // [n_heads, head_dim]
 };
-inline constexpr int64_t kAttendTile = 64;
+inline constexpr int64_t kAttendTile = 32;
+inline constexpr int64_t kMaxHeads = 128;  // Pro's
 
-// scores[c] = sum_h weights[h] * max(0, q[h] . rows[c]), h ascending.
+// The queries of one position, for index_scores_*: heads stand in lanes, in groups of kIndexLanes
+// of which the last is filled up with heads that weigh nothing.
+//
+//   f32    values  [128][padded heads] f32
+//   FP4    codes   [32][padded heads][4] int8: doubled E2M1 codes, in the order in which a row's
+//                  codes are unpacked; scales [4][padded heads] f32: block scale / 4; starts
+//                  [4][padded heads] i32: -kIndexBias times the sum of the block's codes
+struct IndexQuery {
+  int64_t n_groups = 0;
+  float* weights = nullptr;  // [padded heads]
+  float* values = nullptr;
+  int8_t* codes = nullptr;
+  float* scales = nullptr;
+  int32_t* starts = nullptr;
+  bool plain = false;  // FP4: the exponents of all scales are within +-kIndexPlainExponent
+};
+inline constexpr int64_t kIndexLanes = 16;
+inline constexpr int64_t kIndexDim = 128;
+inline constexpr int32_t kIndexBias = 12;  // makes a row's doubled codes unsigned
+// Exponents of two scales whose product f32 has for sure; others take a slower way to it.
+inline constexpr int32_t kIndexPlainExponent = 60;
+
+// scores[c] = sum_h weights[h] * max(0, q[h] . rows[c]), a NaN product counting as 0. Each product
+// is the sum of four sums over 32 values, added in order; heads are added by lane, then lanes
+// pairwise. For rows that FP4 holds exactly both forms give the same bits: their sums over 32
+// values are exact.
 struct IndexScoreArgs {
-  const float* q = nullptr;        // [n_heads, dim]
-  const float* weights = nullptr;  // [n_heads]
-  const float* rows = nullptr;     // [n_rows, dim]
-  int64_t n_heads = 0;
-  int64_t dim = 0;
+  const IndexQuery* query = nullptr;
+  const std::byte* rows = nullptr;  // n_rows of f32 [128], or PackedIndexRow
   int64_t n_rows = 0;
   float* scores = nullptr;
 };
@@ -69,8 +94,24 @@ struct Kernels {
   DotFn dot_q2_k = nullptr;
   DotFn dot_iq2_xxs = nullptr;
 
+  // Activations to int8: n_blocks A8 blocks of 32 (the rest of the group is left as it is), or one
+  // Q8_K record of 256.
+  void (*round_a8)(const float* x, int64_t n_blocks, ActivationGroup* group) = nullptr;
+  void (*round_q8_k)(const float* x, ActivationGroup* group) = nullptr;
+
+  // out [width] = the values of a packed KV row (quant/packed_kv.h), bit for bit.
+  void (*unpack_kv)(float* out, const std::byte* row, int64_t width) = nullptr;
   void (*attend)(const AttendArgs& args) = nullptr;
-  void (*index_scores)(const IndexScoreArgs& args) = nullptr;
+  // out /= sum + exp(sink - max) for each head.  sinks [n_heads]; the rest as attend() left it
+  void (*finish_attention)(const AttendArgs& args, const float* sinks) = nullptr;
+
+  void (*index_scores_f32)(const IndexScoreArgs& args) = nullptr;
+  void (*index_scores_fp4)(const IndexScoreArgs& args) = nullptr;
+  // Writes the indices of the scores above `bar`, ascending, and returns how many there are.
+  int64_t (*scores_above)(int32_t* found, const float* scores, int64_t n, float bar) = nullptr;
+
+  // y[i] = exp(x[i]), for tests: what attention uses (kernels/exp-inl.h).
+  void (*exp)(float* y, const float* x, int64_t n) = nullptr;
 
   // x = sum_j weight_j streams_j.  x [hidden] · streams [n_hc, hidden] · weight [n_hc]
   void (*weighted_sum)(float* x, const float* streams, const float* weight, int64_t n_hc,
@@ -88,7 +129,9 @@ Kernels select_kernels();
 void add_float_dots(Kernels& kernels);
 void add_a8_dots(Kernels& kernels);
 void add_q8_k_dots(Kernels& kernels);
+void add_rounding(Kernels& kernels);
 void add_attention(Kernels& kernels);
+void add_index_scores(Kernels& kernels);
 void add_hyper_connection(Kernels& kernels);
 
 }  // namespace ds4::cpu

@@ -44,24 +44,45 @@ struct LaneSums {
   FloatVec v[kVecs];
 };
 
-// A template so that the branches for other widths need not compile.
+// The first two steps of the pairwise addition: 16 -> 8 -> 4 lanes. A template so that the branches
+// for other widths need not compile.
 template <class Sums>
-HWY_INLINE float add_lanes(const Sums& sums) {
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> add_to_four(const Sums& sums) {
   const hn::CappedTag<float, 4> d4;
-  hn::Vec<decltype(d4)> four;
   if constexpr (kVecs == 1) {
     const hn::Half<FloatTag> d8;
     const auto eight = hn::Add(hn::LowerHalf(d8, sums.v[0]), hn::UpperHalf(d8, sums.v[0]));
-    four = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+    return hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
   } else if constexpr (kVecs == 2) {
     const auto eight = hn::Add(sums.v[0], sums.v[1]);
-    four = hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
+    return hn::Add(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight));
   } else {
-    four = hn::Add(hn::Add(sums.v[0], sums.v[2]), hn::Add(sums.v[1], sums.v[3]));
+    return hn::Add(hn::Add(sums.v[0], sums.v[2]), hn::Add(sums.v[1], sums.v[3]));
   }
+}
+
+template <class Sums>
+HWY_INLINE float add_lanes(const Sums& sums) {
   alignas(16) float lane[4];
-  hn::Store(four, d4, lane);
+  hn::Store(add_to_four(sums), hn::CappedTag<float, 4>(), lane);
   return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+}
+
+// add_lanes() of four sums at once.
+template <class Sums>
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> add_lanes_of_four(const Sums& a, const Sums& b,
+                                                              const Sums& c, const Sums& d) {
+  const hn::CappedTag<float, 4> d4;
+  const hn::RepartitionToWide<decltype(d4)> d2;
+  const auto four_a = add_to_four(a), four_b = add_to_four(b);
+  const auto four_c = add_to_four(c), four_d = add_to_four(d);
+  // a0 + a2, b0 + b2, a1 + a3, b1 + b3; then halves of the two pairs side by side.
+  const auto ab = hn::BitCast(d2, hn::Add(hn::InterleaveLower(d4, four_a, four_b),
+                                          hn::InterleaveUpper(d4, four_a, four_b)));
+  const auto cd = hn::BitCast(d2, hn::Add(hn::InterleaveLower(d4, four_c, four_d),
+                                          hn::InterleaveUpper(d4, four_c, four_d)));
+  return hn::Add(hn::BitCast(d4, hn::InterleaveLower(d2, ab, cd)),
+                 hn::BitCast(d4, hn::InterleaveUpper(d2, ab, cd)));
 }
 
 // One step of 16 columns for kW x kX dot products.
