@@ -174,12 +174,9 @@ class InstructionSets : public InvarianceTest {
     return walk.outs();
   }
 };
-#if HWY_ARCH_X86
 INSTANTIATE_TEST_SUITE_P(, InstructionSets, testing::Values(Host::kCpuFloat, Host::kCpuInteger),
                          [](const auto& param_info) { return host_name(param_info.param); });
 
-<<<<<<< HEAD
-=======
 // Rows that were rounded to what a packed one holds give the same bits in both forms.
 TEST_P(InstructionSets, PackedRowsGiveTheBitsOfF32Rows) {
   const int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
@@ -194,7 +191,6 @@ TEST_P(InstructionSets, PackedRowsGiveTheBitsOfF32Rows) {
 }
 
 #if HWY_ARCH_X86
->>>>>>> main
 TEST_P(InstructionSets, Avx2AndAvx512GiveTheSameBits) {
   const std::vector<Array> want = outs_on(HWY_AVX2);
   if (want.empty()) GTEST_SKIP() << "this processor has no AVX2, and so nothing to compare";
@@ -220,7 +216,7 @@ TEST_P(InstructionSets, SseDiffersInLastBitsOnly) {
 
 // A processor without AVX2 computes, and whoever runs it is told what it computes with and that it
 // is slow, in one line. Nobody else is told anything.
-TEST_F(InstructionSets, AMachineWithoutAvx2SaysSo) {
+TEST_P(InstructionSets, AMachineWithoutAvx2SaysSo) {
   const auto made_on = [](int64_t target) {
     hwy::SetSupportedTargetsForTest(target);
     testing::internal::CaptureStderr();
