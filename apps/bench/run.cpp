@@ -101,11 +101,13 @@ MemoryPlanInput plan_input(const Model& model, const Options& o) {
   // Two points in time that are gone back to; the other sessions have one. Their pages are the
   // sessions' own.
   const int64_t point_bytes =
-      KvCache::bytes_needed(model.config(), model.config().compress_ratios, 1);
+      KvCache::bytes_needed(model.config(), model.config().compress_ratios,
+                            kv_storage(o.backend, o.precision), 1);
   return {.weight_bytes = model.file().file_bytes(),
           .backend = o.backend,
           .backend_options = {.n_threads = o.n_threads,
                               .integer_activations = o.precision != Precision::hf32()},
+          .precision = o.precision,
           .prefill_chunk_tokens = o.prefill_chunk_tokens,
           .max_sessions = o.batch,
           .n_sessions = o.batch,
