@@ -47,6 +47,15 @@ class CpuOps final : public HostOps {
   void do_hc_expand(Tensor streams, ConstTensor y, ConstTensor mix) override;
   void do_hc_head(Tensor x, ConstTensor streams, const HcWeights& w,
                   const HcParams& params) override;
+  void do_rms_norm(Tensor out, ConstTensor x, ConstTensor weight, float eps) override;
+  void do_rope(Tensor x, ConstTensor table, bool inverse) override;
+  void do_compress(std::span<const KvSpan> spans, ConstTensor kv, ConstTensor gate, ConstTensor ape,
+                   ConstTensor norm, std::span<const float> rope_freqs,
+                   const CompressParams& params) override;
+  void do_route(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor bias,
+                float scale) override;
+  void do_route_hashed(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor tokens,
+                       ConstTensor table, float scale) override;
   void do_linear(Tensor out, ConstTensor x, ConstTensor w) override;
   void do_grouped_linear(Tensor out, ConstTensor x, ConstTensor w, int64_t n_groups) override;
   void do_index_topk(Tensor selected, ConstTensor q, ConstTensor weights, float scale,

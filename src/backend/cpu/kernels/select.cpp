@@ -51,6 +51,7 @@ Kernels select_kernels() {
   add_index_scores(kernels);
   add_hyper_connection(kernels);
   add_swiglu(kernels);
+  add_row_ops(kernels);
   return kernels;
 }
 
