@@ -4,6 +4,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/reference/reference_ops.h"
+#include "base/log.h"
 
 namespace ds4 {
 
@@ -77,6 +78,11 @@ Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
     backend.device = std::make_unique<HostDevice>("reference, " + threads);
     backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
   } else {
+    if (cpu::is_slow_target()) {
+      log::warn("cpu",
+                "this processor has no AVX2, so {} is used: answers will be several times slower",
+                cpu::target_name());
+    }
     backend.device =
         std::make_unique<HostDevice>(fmt::format("cpu, {}, {}", cpu::target_name(), threads));
     backend.ops = std::make_unique<cpu::CpuOps>(
