@@ -37,7 +37,7 @@ build: configure ## configure and build everything
 
 # A first answer needs no tests: they are half of the build.
 programs: configure
-	@cmake --build $(out) -j $(JOBS) --target ds4 ds4-quantize
+	@cmake --build $(out) -j $(JOBS) --target ds4 ds4-quantize ds4-bench
 
 # The converter writes a file whole or not at all, and never over another.
 nano: programs ## convert models/nano to a GGUF in the build folder, if that is not done yet
@@ -62,7 +62,8 @@ soak: ## long runs, hours: half an hour of random sessions and of each fuzz targ
 fuzz: ## run each fuzz target for 20 seconds
 	@scripts/fuzz.sh
 
-bench: build ## run the benchmarks
+bench: build ## run the benchmarks of the kernels, after what this machine can do at best
+	@$(out)/bin/ds4-bench --machine
 	@shopt -s nullglob; programs=($(out)/bin/*_bench); \
 	if [ $${#programs[@]} = 0 ]; then echo "no benchmark program in $(out)/bin" >&2; exit 1; fi; \
 	for program in "$${programs[@]}"; do echo "== $$program"; $$program; done

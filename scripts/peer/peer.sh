@@ -5,6 +5,8 @@
 #
 #   scripts/peer/peer.sh fetch [--refresh]    fills .deps/peer; quick when it is filled
 #   scripts/peer/peer.sh versions             what was fetched, one a line
+#   scripts/peer/peer.sh pack FILE.tar.xz     llama-bench with all it needs, as one folder `peer`, for a machine without
+#                                             a network: unpack it there, then `peer.sh --dir DIR/peer llama ..`
 #   scripts/peer/peer.sh llama TOOL ARGS..    a llama.cpp tool: llama-server, llama-bench, llama-perplexity, ..
 #   scripts/peer/peer.sh python ARGS..        Python with numpy and gguf-py
 #   scripts/peer/peer.sh node FILE ARGS..     Node; FILE's first argument is the folder of @huggingface/gguf
@@ -17,6 +19,12 @@ umask 022
 root=$(dirname "$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")")
 deps=$root/.deps
 peer=$deps/peer
+packed=''
+if [ "${1:-}" = --dir ]; then
+  packed=1
+  peer=$(readlink -f "${2:?--dir DIR}") || { echo "peer: no folder $2" >&2; exit 2; }
+  shift 2
+fi
 # shellcheck source=scripts/suite_apt.sh
 . "$root/scripts/suite_apt.sh"
 say() { echo "peer: $*" >&2; }
@@ -67,6 +75,7 @@ fetch_npm() {
 
 fetch() {
   if [ "${1:-}" != --refresh ] && [ -f "$peer/versions" ]; then return 0; fi
+  [ -z "$packed" ] || { say "$peer: expected what 'peer.sh pack' made, found no file 'versions'"; exit 2; }
   mkdir -p "$peer"
   exec 9> "$peer/lock"
   flock 9
@@ -95,10 +104,11 @@ run_private() {
 }
 
 # The libraries of ggml for one kind of processor: the newest that this one can run.
+cpu_kinds=(zen4:avx512_bf16 icelake:avx512_vnni skylakex:avx512f haswell:avx2 x64:sse2)
 cpu_library() {
   local flags kind
   flags=" $(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo) "
-  for kind in zen4:avx512_bf16 icelake:avx512_vnni skylakex:avx512f haswell:avx2 x64:sse2; do
+  for kind in "${cpu_kinds[@]}"; do
     if [[ $flags == *" ${kind#*:} "* ]]; then
       find "$peer/root/usr/lib" -name "libggml-cpu-${kind%:*}.so" | grep . && return 0
     fi
@@ -106,11 +116,29 @@ cpu_library() {
   find "$peer/root/usr/lib" -name 'libggml-cpu*.so' | sort | head -n 1
 }
 
+# Paths below $peer of a program and the shared libraries it is linked with; of a link its own name.
+needed_by() {
+  local loader=("$peer/root"/usr/lib*/ld-linux-*.so.*)
+  { echo "$1"; "${loader[0]}" --library-path "$(libraries)" --list "$1" | grep -o "$peer/[^ ]*"; } |
+    sed "s|^$peer/||" | sort -u
+}
+
+# Licence texts are not among what fetch keeps: the pack is for measuring, not for giving away. About 9 MB.
+pack() {
+  local wanted kind
+  mapfile -t wanted < <(needed_by "$peer/root/usr/bin/llama-bench"
+    for kind in "${cpu_kinds[@]}"; do
+      find "$peer/root/usr/lib" -name "libggml-cpu-${kind%:*}.so" | sed "s|^$peer/||"
+    done)
+  tar -C "$peer" -chaf "$1" --transform 's|^|peer/|' versions "${wanted[@]}"
+}
+
 command=${1:-}
 shift || true
 case $command in
   fetch) fetch "$@" ;;
   versions) fetch; cat "$peer/versions" ;;
+  pack) fetch; pack "${1:?usage: peer.sh pack FILE.tar.xz}" ;;
   llama)
     fetch
     tool=${1:?usage: peer.sh llama TOOL ARGS..}; shift
@@ -124,5 +152,5 @@ case $command in
     [ -d "$peer/node" ] || { say "no $npm_package: node and npm are needed to fetch it, then 'fetch --refresh'"; exit 2; }
     file=$(readlink -f "${1:?usage: peer.sh node FILE ARGS..}"); shift
     exec node "$file" "$peer/node" "$@" ;;
-  *) sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+  *) sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac

@@ -258,6 +258,13 @@ int64_t KvCache::capture_bytes() const {
   return bytes;
 }
 
+int64_t KvCache::live_bytes() const {
+  int64_t bytes = capture_bytes();
+  for (const Series& series : series_)
+    bytes += length_ / series.ratio * series.view->rows.row_bytes;
+  return bytes;
+}
+
 Result<KvPoint> KvCache::capture() const {
   KvPoint point;
   point.length = length_;

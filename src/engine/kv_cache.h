@@ -110,6 +110,8 @@ class KvCache {
   // Errors: kOutOfMemory; the cache is never changed.
   Result<KvPoint> capture() const;
   int64_t capture_bytes() const;  // of KvPoint::state
+  // What the state at the present length is made of: capture_bytes() and all compressed rows.
+  int64_t live_bytes() const;
 
   // Becomes the cache the point was captured from, which may have had another capacity and must
   // have had the same pool. Errors: kContextFull when the point is longer than this cache, which is

@@ -36,6 +36,11 @@ int64_t Session::bytes_needed(const Engine& engine, const SessionOptions& option
                                options.ctx_tokens);
 }
 
+int64_t Session::state_bytes() const {
+  return cache_.live_bytes() + static_cast<int64_t>(std::as_bytes(std::span(tokens_)).size() +
+                                                    std::as_bytes(std::span(logits_)).size());
+}
+
 Result<void> Session::check_prompt(std::span<const Token> prompt) const {
   const int64_t total = static_cast<int64_t>(prompt.size());
   if (total == 0) return fail(ErrorCode::kInvalidArgument, "prompt: expected at least one token");

@@ -70,6 +70,9 @@ class Session {
   std::span<const Token> tokens() const { return tokens_; }
   int64_t ctx_tokens() const { return cache_.capacity(); }
 
+  // Bytes that this session's present state would take in a file: KV rows, history, logits.
+  int64_t state_bytes() const;
+
   // Bytes of the KV cache of a session with this context.
   static int64_t bytes_needed(const Engine& engine, const SessionOptions& options);
 

@@ -109,31 +109,36 @@ TEST_P(LinearTest, GroupedIsOneLinearPerGroup) {
 
 // --- the integer paths, bit for bit ------------------------------------------------------------
 
-// The documented order for blocks of 32: block b into partial sum b mod 8, then pairwise.
-template <typename Block>
-float scalar_a8_dot(const void* w, const float* x, int64_t n) {
-  const auto* blocks = static_cast<const Block*>(w);
-  float lane[8] = {};
-  for (int64_t b = 0; b < n / kA8Elems; ++b) {
-    BlockA8 a;
-    encode_block(x + b * kA8Elems, &a);
-    lane[b % 8] += dot_block(blocks[b], a);
-  }
-  for (int width = 4; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
-  }
-  return lane[0];
+// The documented order: one fused multiply-add a block, ascending, of the integers of the scalar
+// dot products (kernels/panel-inl.h).
+float fold(float sum, float w_scale, float x_scale, int32_t integers) {
+  return std::fma(w_scale * x_scale, static_cast<float>(integers), sum);
 }
 
-// For blocks of 256: ascending.
-template <typename Block>
-float scalar_q8_k_dot(const void* w, const float* x, int64_t n) {
+float add_block(float sum, const BlockQ8_0& w, const BlockA8& a) {
+  return fold(sum, f16_to_f32(w.d), a.d, dot_sum(w, a));
+}
+float add_block(float sum, const BlockMxfp4& w, const BlockA8& a) {
+  return fold(sum, e8m0_to_f32(w.e) * 0.5f, a.d, dot_sum(w, a));
+}
+float add_block(float sum, const BlockIq2Xxs& w, const BlockQ8K& a) {
+  return fold(sum, 0.125f * f16_to_f32(w.d), a.d, dot_sum(w, iq2_xxs::kGrid.data(), a));
+}
+template <typename Affine>
+float add_block(float sum, const Affine& w, const BlockQ8K& a) {
+  sum = fold(sum, f16_to_f32(w.d), a.d, dot_sums(w, a).scaled);
+  return fold(sum, -f16_to_f32(w.dmin), a.d, dot_sums(w, a).mins);
+}
+
+template <typename Block, typename Activation>
+float scalar_row_dot(const void* w, const float* x, int64_t n) {
+  constexpr int64_t kElems = std::is_same_v<Activation, BlockA8> ? kA8Elems : kQ8KElems;
   const auto* blocks = static_cast<const Block*>(w);
   float sum = 0;
-  for (int64_t b = 0; b < n / kQ8KElems; ++b) {
-    BlockQ8K a;
-    encode_block(x + b * kQ8KElems, &a);
-    sum += dot_block(blocks[b], a);
+  for (int64_t b = 0; b < n / kElems; ++b) {
+    Activation a;
+    encode_block(x + b * kElems, &a);
+    sum = add_block(sum, blocks[b], a);
   }
   return sum;
 }
@@ -141,15 +146,15 @@ float scalar_q8_k_dot(const void* w, const float* x, int64_t n) {
 float scalar_dot(DType type, const void* w, const float* x, int64_t n) {
   switch (type) {
     case DType::kQ8_0:
-      return scalar_a8_dot<BlockQ8_0>(w, x, n);
+      return scalar_row_dot<BlockQ8_0, BlockA8>(w, x, n);
     case DType::kMXFP4:
-      return scalar_a8_dot<BlockMxfp4>(w, x, n);
+      return scalar_row_dot<BlockMxfp4, BlockA8>(w, x, n);
     case DType::kQ4_K:
-      return scalar_q8_k_dot<BlockQ4K>(w, x, n);
+      return scalar_row_dot<BlockQ4K, BlockQ8K>(w, x, n);
     case DType::kQ2_K:
-      return scalar_q8_k_dot<BlockQ2K>(w, x, n);
+      return scalar_row_dot<BlockQ2K, BlockQ8K>(w, x, n);
     default:
-      return scalar_q8_k_dot<BlockIq2Xxs>(w, x, n);
+      return scalar_row_dot<BlockIq2Xxs, BlockQ8K>(w, x, n);
   }
 }
 

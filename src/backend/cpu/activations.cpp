@@ -3,25 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "quant/q8_k.h"
+
 namespace ds4::cpu {
 namespace {
-
-constexpr int64_t kGroupElems = 256;
 
 // Rows below this many values in all are rounded by the caller: waking threads takes longer.
 constexpr int64_t kMinSplitValues = 16384;
 
-void round_group(const float* x, int64_t n, A8Group* group) {
-  if (n < kGroupElems) std::memset(group, 0, sizeof(*group));
-  for (int64_t b = 0; b < n / kA8Elems; ++b) {
-    BlockA8 block;
-    encode_block(x + b * kA8Elems, &block);
-    std::memcpy(group->q + b * kA8Elems, block.q, sizeof(block.q));
-    int32_t sum = 0;
-    for (int8_t q : block.q) sum += q;
-    group->d[b] = block.d;
-    group->sums[b] = sum;
-  }
+int64_t groups_of(int64_t width) {
+  return (width + kActivationGroupElems - 1) / kActivationGroupElems;
 }
 
 }  // namespace
@@ -42,9 +33,8 @@ ActivationForm activation_form(DType type, bool integers) {
 }
 
 int64_t Activations::bytes_needed(int64_t n_rows, int64_t width, int64_t n_parts) {
-  static_assert(sizeof(A8Group) >= sizeof(BlockQ8K), "a group of the larger form");
-  const int64_t groups = (width / n_parts + kGroupElems - 1) / kGroupElems;
-  return n_rows * n_parts * groups * static_cast<int64_t>(sizeof(A8Group));
+  return n_rows * n_parts * groups_of(width / n_parts) *
+         static_cast<int64_t>(sizeof(ActivationGroup));
 }
 
 void Activations::prepare(ActivationForm form, ConstTensor x, int64_t n_parts, ThreadPool& pool) {
@@ -54,15 +44,9 @@ void Activations::prepare(ActivationForm form, ConstTensor x, int64_t n_parts, T
   width_ = x.n_cols() / n_parts;
   n_rows_ = x.n_rows() * n_parts;
   if (form == ActivationForm::kF32) return;
-  if (form == ActivationForm::kA8) {
-    DS4_CHECK(width_ % kA8Elems == 0);
-    row_units_ = (width_ + kGroupElems - 1) / kGroupElems;
-    a8_ = memory_.take<A8Group>(n_rows_ * row_units_);
-  } else {
-    DS4_CHECK(width_ % kQ8KElems == 0);
-    row_units_ = width_ / kQ8KElems;
-    q8_k_ = memory_.take<BlockQ8K>(n_rows_ * row_units_);
-  }
+  DS4_CHECK(width_ % (form == ActivationForm::kA8 ? kA8Elems : kQ8KElems) == 0);
+  n_groups_ = groups_of(width_);
+  groups_ = memory_.take<ActivationGroup>(n_rows_ * n_groups_);
   const auto round_rows = [this](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) round_row(i);
   };
@@ -75,26 +59,24 @@ void Activations::prepare(ActivationForm form, ConstTensor x, int64_t n_parts, T
 
 void Activations::round_row(int64_t i) {
   const float* x = x_.row<float>(i / n_parts_) + (i % n_parts_) * width_;
-  if (form_ == ActivationForm::kQ8K) {
-    encode_q8_k_row(x, width_, q8_k_ + i * row_units_);
-    return;
-  }
-  for (int64_t g = 0; g < row_units_; ++g) {
-    const int64_t left = width_ - g * kGroupElems;
-    round_group(x + g * kGroupElems, std::min(left, kGroupElems), a8_ + i * row_units_ + g);
+  for (int64_t g = 0; g < n_groups_; ++g) {
+    const int64_t at = g * kActivationGroupElems;
+    ActivationGroup* group = groups_ + i * n_groups_ + g;
+    if (form_ == ActivationForm::kQ8K) {
+      kernels_.round_q8_k(x + at, group);
+      continue;
+    }
+    const int64_t n = std::min(kActivationGroupElems, width_ - at);
+    if (n < kActivationGroupElems) std::memset(group, 0, sizeof(*group));
+    kernels_.round_a8(x + at, n / kA8Elems, group);
   }
 }
 
 const void* Activations::row(int64_t i) const {
-  switch (form_) {
-    case ActivationForm::kF32:
-      return x_.row<float>(i / n_parts_) + (i % n_parts_) * width_;
-    case ActivationForm::kA8:
-      return a8_ + i * row_units_;
-    case ActivationForm::kQ8K:
-      return q8_k_ + i * row_units_;
+  if (form_ == ActivationForm::kF32) {
+    return x_.row<float>(i / n_parts_) + (i % n_parts_) * width_;
   }
-  return nullptr;
+  return groups_ + i * n_groups_;
 }
 
 }  // namespace ds4::cpu

@@ -3,30 +3,17 @@
 // rounded to int8 once per row, however many weight rows and threads will read them.
 #include <cstdint>
 
+#include "backend/cpu/kernels/kernels.h"
 #include "backend/host/scratch.h"
 #include "base/thread_pool.h"
-#include "quant/q8_k.h"
 #include "tensor/tensor.h"
 
 namespace ds4::cpu {
 
-// Eight A8 blocks side by side, so that the scales of eight block sums are one load.
-//
-//   0                     256          288           320
-//   | q[0..255] int8      | d[8] f32   | sums[8] i32 |     sums[b] = sum of the 32 q of block b
-//
-// A row of fewer blocks is filled up with zeros.
-struct alignas(64) A8Group {
-  int8_t q[256];
-  float d[8];
-  int32_t sums[8];
-};
-static_assert(sizeof(A8Group) == 320);
-
 enum class ActivationForm {
   kF32,
-  kA8,   // A8Group: for Q8_0 and MXFP4
-  kQ8K,  // BlockQ8K: for Q4_K, Q2_K and IQ2_XXS
+  kA8,   // for Q8_0 and MXFP4
+  kQ8K,  // for Q4_K, Q2_K and IQ2_XXS
 };
 
 // The form that meets weights of `type`; f32 for all of them unless `integers`.
@@ -36,6 +23,9 @@ ActivationForm activation_form(DType type, bool integers);
 // only for a larger one.
 class Activations {
  public:
+  // `kernels` must outlive this.
+  explicit Activations(const Kernels& kernels) : kernels_(kernels) {}
+
   // The rows of x [.., width], each cut into n_parts equal parts that count as rows of their own:
   // row i is part i % n_parts of x's row i / n_parts. In f32 the rows point into x, which must
   // outlive their use. A part's width must be a multiple of the form's block (checked).
@@ -51,15 +41,15 @@ class Activations {
  private:
   void round_row(int64_t i);
 
+  const Kernels& kernels_;
   ActivationForm form_ = ActivationForm::kF32;
   ConstTensor x_;
   int64_t n_parts_ = 1;
   int64_t width_ = 0;  // of a part
   int64_t n_rows_ = 0;
-  int64_t row_units_ = 0;  // groups or blocks of a row
+  int64_t n_groups_ = 0;  // of a row
   Scratch memory_;
-  A8Group* a8_ = nullptr;  // one of the two
-  BlockQ8K* q8_k_ = nullptr;
+  ActivationGroup* groups_ = nullptr;
 };
 
 }  // namespace ds4::cpu

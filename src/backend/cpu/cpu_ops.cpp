@@ -27,7 +27,7 @@ int64_t mixes_bytes(const ModelConfig& c, int64_t max_rows) {
 std::string_view target_name() { return select_kernels().target; }
 
 CpuOps::CpuOps(ThreadPool& pool, CpuOptions options)
-    : HostOps(pool), options_(options), kernels_(select_kernels()) {}
+    : HostOps(pool), options_(options), kernels_(select_kernels()), activations_(kernels_) {}
 
 int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,
                       const CpuOptions& options) {

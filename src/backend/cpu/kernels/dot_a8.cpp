@@ -1,10 +1,6 @@
-// Weights in blocks of 32 (Q8_0, MXFP4) against A8 activations, in integers.
-//
-// Per block: codes become unsigned bytes by a bias, four byte products at a time are added into i32
-// lanes (one instruction where there is VNNI), and bias * sum(q) is taken off again: the exact
-// integer of dot_sum(). Blocks are then weighted in f32 and added as eight partial sums, block b
-// into sum b mod 8, ascending; at the end 8 -> 4 -> 2 -> 1 pairwise. No fused operations: what
-// dot_block() gives, added in this order, has the same bits on every target.
+// Weights in blocks of 32 (Q8_0, MXFP4) against A8 activations, in integers (panel-inl.h). Codes
+// become unsigned bytes by a bias, whose product with the sum of the activation codes the block sum
+// starts from, negated: the exact integer of dot_sum().
 // clang-format off: this order is how Highway compiles the file once for each target.
 #include "base/simd_targets.h"
 
@@ -15,214 +11,132 @@
 #include <hwy/highway.h>
 // clang-format on
 
-#include <cstring>
-
-#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/block_rows-inl.h"
 #include "quant/mxfp4.h"
 #include "quant/q8_0.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ds4::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// A block of 32 codes is one vector of 32 bytes or two of 16; eight block sums likewise.
-using ByteTag = hn::CappedTag<uint8_t, 32>;
-using SumTag = hn::CappedTag<int32_t, 8>;
-using ScaleTag = hn::CappedTag<float, 8>;
-using ByteVec = hn::Vec<ByteTag>;
-using SumVec = hn::Vec<SumTag>;
-using ScaleVec = hn::Vec<ScaleTag>;
-constexpr int kByteLanes = static_cast<int>(hn::MaxLanes(ByteTag()));
-constexpr int kSumLanes = static_cast<int>(hn::MaxLanes(SumTag()));
-constexpr int kParts = 32 / kByteLanes;
-static_assert(kParts == 8 / kSumLanes);
-
-struct Codes {
-  ByteVec v[kParts];
-};
 
 struct Q8_0Format {
-  using Block = BlockQ8_0;
-  static constexpr int32_t kBias = 128;
+  static constexpr int64_t kBlockBytes = sizeof(BlockQ8_0);
+  static constexpr int kBias = 128;
+  static constexpr int kMaxCode = 255;
 
-  static HWY_INLINE Codes codes(const Block& block) {
-    const ByteTag d;
-    Codes out;
-    for (int p = 0; p < kParts; ++p) {
-      const auto* q = reinterpret_cast<const uint8_t*>(block.q) + p * kByteLanes;
-      out.v[p] = hn::Xor(hn::LoadU(d, q), hn::Set(d, uint8_t{128}));
+  // The eight granules of a block that starts at `at`.
+  static HWY_INLINE void codes(const Rows& rows, int64_t at, IntVec* out) {
+    load_dwords_8(rows, at + 2, out);
+    for (int i = 0; i < 8; ++i) {
+      out[i] = hn::Xor(out[i], hn::Set(IntTag(), static_cast<int32_t>(0x80808080u)));
     }
-    return out;
   }
 
-  static HWY_INLINE void scales(const Block* blocks, float* out) {
-    hwy::float16_t halves[8];
-    for (int b = 0; b < 8; ++b) std::memcpy(&halves[b], &blocks[b].d, sizeof(halves[b]));
-    const ScaleTag d;
-    const hn::Rebind<hwy::float16_t, ScaleTag> dh;
-    for (int i = 0; i < 8; i += kSumLanes) {
-      hn::Store(hn::PromoteTo(d, hn::LoadU(dh, halves + i)), d, out + i);
-    }
+  static HWY_INLINE ScaleVec scale(const Rows& rows, int64_t at) {
+    return half_to_float<false>(load_dword_of_4<0>(rows, at));
   }
 };
 
 struct Mxfp4Format {
-  using Block = BlockMxfp4;
-  static constexpr int32_t kBias = 12;
+  static constexpr int64_t kBlockBytes = sizeof(BlockMxfp4);
+  static constexpr int kBias = 12;
+  static constexpr int kMaxCode = 24;
 
-  // A template so that the branch for the other width need not compile.
-  template <class Tag = ByteTag>
-  static HWY_INLINE Codes codes(const Block& block) {
+  static HWY_INLINE void codes(const Rows& rows, int64_t at, IntVec* out) {
     // e2m1_doubled() plus the bias, by code.
     alignas(16) static constexpr uint8_t kTable[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                                        12, 11, 10, 9,  8,  6,  4,  0};
-    const Tag d;
-    const hn::CappedTag<uint8_t, 16> d16;
-    const auto packed = hn::LoadU(d16, block.codes);
-    const auto low = hn::And(packed, hn::Set(d16, uint8_t{15}));
-    const auto high = hn::ShiftRight<4>(packed);
+    const ByteTag d;
     const auto table = hn::LoadDup128(d, kTable);
-    Codes out;
-    if constexpr (kParts == 1) {
-      out.v[0] = hn::TableLookupBytes(table, hn::Combine(d, high, low));
-    } else {
-      out.v[0] = hn::TableLookupBytes(table, low);
-      out.v[kParts - 1] = hn::TableLookupBytes(table, high);
+    IntVec packed[4];
+    load_dwords_4(rows, at + 1, packed);
+    for (int i = 0; i < 4; ++i) {
+      const auto low = hn::BitCast(d, bits_of<0, 4>(packed[i]));
+      const auto high = hn::BitCast(d, bits_of<4, 4>(packed[i]));
+      out[i] = hn::BitCast(IntTag(), hn::TableLookupBytes(table, low));
+      out[4 + i] = hn::BitCast(IntTag(), hn::TableLookupBytes(table, high));
     }
-    return out;
   }
 
-  static HWY_INLINE void scales(const Block* blocks, float* out) {
-    for (int b = 0; b < 8; ++b) out[b] = e8m0_to_f32(blocks[b].e) * 0.5f;
+  // 2^(e - 127), halved for the doubled codes: e = 0 is 2^-127, e = 255 is NaN.
+  static HWY_INLINE ScaleVec scale(const Rows& rows, int64_t at) {
+    const IntTag d;
+    const IntVec e = byte_of<0>(load_dword_of_4<0>(rows, at));
+    IntVec bits = hn::ShiftLeft<23>(e);
+    bits = hn::IfThenElse(hn::Eq(e, hn::Zero(d)), hn::Set(d, 0x00400000), bits);
+    bits = hn::IfThenElse(hn::Eq(e, hn::Set(d, 255)), hn::Set(d, 0x7fc00000), bits);
+    return hn::Mul(hn::BitCast(ScaleTag(), bits), hn::Set(ScaleTag(), 0.5f));
   }
 };
 
-// Eight weight blocks, ready to meet any number of activation rows.
-struct WeightGroup {
-  Codes codes[8];
-  alignas(32) float scale[8];
+template <class Blocks>
+struct A8Format {
+  struct Panel {
+    int64_t n_blocks = 0;
+    alignas(64) float scale[8 * kL];
+    alignas(64) int32_t codes[64 * kL];
+  };
+
+  // What a block sum starts from: the codes' bias taken off.
+  static HWY_INLINE IntVec start(const ActivationGroup& x, int64_t b) {
+    return hn::Set(IntTag(), -Blocks::kBias * x.sums[b]);
+  }
+  static HWY_INLINE ScaleVec finish(ScaleVec sum, ScaleVec scale, float x_scale, IntVec integers) {
+    const ScaleTag d;
+    return hn::MulAdd(hn::Mul(scale, hn::Set(d, x_scale)), hn::ConvertTo(d, integers), sum);
+  }
+
+  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t cols) {
+    const int64_t at = g * 8 * Blocks::kBlockBytes;
+    panel.n_blocks = cols / kA8Elems;
+    for (int64_t b = 0; b < panel.n_blocks; ++b) {
+      const int64_t block = at + b * Blocks::kBlockBytes;
+      IntVec codes[8];
+      Blocks::codes(rows, block, codes);
+      hn::Store(Blocks::scale(rows, block), ScaleTag(), panel.scale + b * kL);
+      for (int i = 0; i < 8; ++i) hn::Store(codes[i], IntTag(), panel.codes + (8 * b + i) * kL);
+    }
+  }
+
+  template <int kX>
+  static HWY_INLINE void multiply(ScaleVec (&sum)[kX], const Panel& panel,
+                                  const ActivationGroup* const (&x)[kX]) {
+    for (int64_t b = 0; b < panel.n_blocks; ++b) {
+      IntVec integers[kX];
+      for (int i = 0; i < kX; ++i) integers[i] = start(*x[i], b);
+      for (int g = 0; g < 8; ++g) {
+        const IntVec codes = hn::Load(IntTag(), panel.codes + (8 * b + g) * kL);
+        for (int i = 0; i < kX; ++i) {
+          const IntVec q = broadcast(x[i]->q + 32 * b + 4 * g);
+          integers[i] = add_products<Blocks::kMaxCode>(integers[i], codes, q);
+        }
+      }
+      const ScaleVec scale = hn::Load(ScaleTag(), panel.scale + b * kL);
+      for (int i = 0; i < kX; ++i) sum[i] = finish(sum[i], scale, x[i]->d[b], integers[i]);
+    }
+  }
+
+  static HWY_INLINE ScaleVec direct(ScaleVec sum, const Rows& rows, int64_t g, int64_t cols,
+                                    const ActivationGroup& x) {
+    const int64_t at = g * 8 * Blocks::kBlockBytes, n_blocks = cols / kA8Elems;
+    for (int64_t b = 0; b < n_blocks; ++b) {
+      const int64_t block = at + b * Blocks::kBlockBytes;
+      IntVec codes[8];
+      Blocks::codes(rows, block, codes);
+      IntVec low = start(x, b), high = hn::Zero(IntTag());
+      for (int i = 0; i < 4; ++i) {
+        const int8_t* q = x.q + 32 * b + 4 * i;
+        low = add_products<Blocks::kMaxCode>(low, codes[i], broadcast(q));
+        high = add_products<Blocks::kMaxCode>(high, codes[4 + i], broadcast(q + 16));
+      }
+      sum = finish(sum, Blocks::scale(rows, block), x.d[b], hn::Add(low, high));
+    }
+    return sum;
+  }
 };
 
-template <class Format>
-HWY_INLINE void load_group(WeightGroup& group, const typename Format::Block* blocks) {
-  for (int b = 0; b < 8; ++b) group.codes[b] = Format::codes(blocks[b]);
-  Format::scales(blocks, group.scale);
-}
-
-// Sums of four blocks' lanes, in each 128-bit part: [block 0, 1, 2, 3] of that part.
-HWY_INLINE SumVec add_across(SumVec s0, SumVec s1, SumVec s2, SumVec s3) {
-  const SumTag d;
-  const SumVec s02 = hn::Add(hn::InterleaveLower(d, s0, s2), hn::InterleaveUpper(d, s0, s2));
-  const SumVec s13 = hn::Add(hn::InterleaveLower(d, s1, s3), hn::InterleaveUpper(d, s1, s3));
-  return hn::Add(hn::InterleaveLower(d, s02, s13), hn::InterleaveUpper(d, s02, s13));
-}
-
-struct GroupSums {
-  SumVec v[kParts];
-};
-
-// The integer dot products of eight blocks, block b in lane b.
-template <class Format>
-HWY_INLINE GroupSums group_sums(const WeightGroup& w, const A8Group& a) {
-  const SumTag d;
-  const hn::RebindToSigned<ByteTag> d8;
-  SumVec lane[8];
-  for (int b = 0; b < 8; ++b) {
-    lane[b] = hn::Zero(d);
-    for (int p = 0; p < kParts; ++p) {
-      const auto q = hn::LoadU(d8, a.q + 32 * b + p * kByteLanes);
-      lane[b] = hn::SumOfMulQuadAccumulate(d, w.codes[b].v[p], q, lane[b]);
-    }
-  }
-  const SumVec low = add_across(lane[0], lane[1], lane[2], lane[3]);
-  const SumVec high = add_across(lane[4], lane[5], lane[6], lane[7]);
-  GroupSums sums;
-  if constexpr (kParts == 1) {
-    sums.v[0] = hn::Add(hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low));
-  } else {
-    sums.v[0] = low;
-    sums.v[kParts - 1] = high;
-  }
-  for (int p = 0; p < kParts; ++p) {
-    const SumVec q_sums = hn::LoadU(d, a.sums + p * kSumLanes);
-    sums.v[p] = hn::Sub(sums.v[p], hn::Mul(q_sums, hn::Set(d, Format::kBias)));
-  }
-  return sums;
-}
-
-struct RowSum {
-  ScaleVec v[kParts];
-};
-
-template <class Format>
-HWY_INLINE void add_group(RowSum& sum, const WeightGroup& w, const A8Group& a) {
-  const ScaleTag d;
-  const GroupSums integers = group_sums<Format>(w, a);
-  for (int p = 0; p < kParts; ++p) {
-    const ScaleVec scale =
-        hn::Mul(hn::LoadU(d, w.scale + p * kSumLanes), hn::LoadU(d, a.d + p * kSumLanes));
-    sum.v[p] = hn::Add(sum.v[p], hn::Mul(scale, hn::ConvertTo(d, integers.v[p])));
-  }
-}
-
-HWY_INLINE float add_lanes(const RowSum& sum) {
-  const ScaleTag d;
-  alignas(32) float lane[8];
-  for (int p = 0; p < kParts; ++p) hn::Store(sum.v[p], d, lane + p * kSumLanes);
-  for (int width = 4; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
-  }
-  return lane[0];
-}
-
-// One weight row against kX activation rows. A last group of fewer than eight blocks is filled up
-// with zero blocks, which add +0 to their lanes.
-template <class Format, int kX>
-HWY_INLINE void dot_tile(const typename Format::Block* w, int64_t n_blocks, const void* const* x,
-                         float* out, int64_t out_stride) {
-  RowSum sums[kX];
-  for (int i = 0; i < kX; ++i) {
-    for (int p = 0; p < kParts; ++p) sums[i].v[p] = hn::Zero(ScaleTag());
-  }
-  WeightGroup group;
-  const int64_t n_groups = n_blocks / 8;
-  for (int64_t g = 0; g < n_groups; ++g) {
-    load_group<Format>(group, w + 8 * g);
-    for (int i = 0; i < kX; ++i) {
-      add_group<Format>(sums[i], group, static_cast<const A8Group*>(x[i])[g]);
-    }
-  }
-  if (n_blocks % 8 != 0) {
-    typename Format::Block filled[8] = {};
-    const int64_t n_left = n_blocks % 8;
-    std::memcpy(filled, w + 8 * n_groups, static_cast<size_t>(n_left) * sizeof(filled[0]));
-    load_group<Format>(group, filled);
-    for (int i = 0; i < kX; ++i) {
-      add_group<Format>(sums[i], group, static_cast<const A8Group*>(x[i])[n_groups]);
-    }
-  }
-  for (int i = 0; i < kX; ++i) out[i * out_stride] = add_lanes(sums[i]);
-}
-
-template <class Format>
-void dot_rows(const DotArgs& args) {
-  const int64_t n_blocks = args.cols / kA8Elems;
-  for (int64_t j = 0; j < args.n_w; ++j) {
-    const auto* w = reinterpret_cast<const typename Format::Block*>(args.w + j * args.w_stride);
-    float* out = args.out + j;
-    int64_t i = 0;
-    for (; i + 4 <= args.n_x; i += 4) {
-      dot_tile<Format, 4>(w, n_blocks, args.x + i, out + i * args.out_stride, args.out_stride);
-    }
-    for (; i < args.n_x; ++i) {
-      dot_tile<Format, 1>(w, n_blocks, args.x + i, out + i * args.out_stride, args.out_stride);
-    }
-  }
-}
-
-void dot_q8_0(const DotArgs& args) { dot_rows<Q8_0Format>(args); }
-void dot_mxfp4(const DotArgs& args) { dot_rows<Mxfp4Format>(args); }
+void dot_q8_0(const DotArgs& args) { dot_rows<A8Format<Q8_0Format>>(args); }
+void dot_mxfp4(const DotArgs& args) { dot_rows<A8Format<Mxfp4Format>>(args); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ds4::cpu

@@ -1,10 +1,10 @@
-// Weights in blocks of 256 (Q4_K, Q2_K, IQ2_XXS) against Q8_K activations, in integers.
+// Weights in blocks of 256 (Q4_K, Q2_K, IQ2_XXS) against Q8_K activations, in integers
+// (panel-inl.h).
 //
-// A weight block is unpacked once into unsigned byte codes and integer scales, which is the same
-// work for one activation row or for many, and the three formats then share one dot product:
-//   scaled = sum_i scale[i] codes[i] q[i],   mins = sum_j min[j] sums[j]
-// exact in i32 like dot_sums() and dot_sum(). Blocks are finished in f32 with the operations of
-// dot_block() and added in ascending order: the same bits as the scalar code on every target.
+// The packed codes of a group are brought into lanes first, four bytes of every row to a vector,
+// and unpacked there: shifts and masks then serve 16 rows at once, and scales and minima stand in
+// their rows' lanes as well. Per block, exact in i32 like dot_sums() and dot_sum():
+//   scaled = sum_j scale[j] sum_i codes[j, i] q[j, i],   mins = sum_j min[j] sums[j]
 // clang-format off: this order is how Highway compiles the file once for each target.
 #include "base/simd_targets.h"
 
@@ -16,9 +16,8 @@
 // clang-format on
 
 #include <array>
-#include <cstring>
 
-#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/block_rows-inl.h"
 #include "quant/iq2_xxs.h"
 #include "quant/q2_k.h"
 #include "quant/q4_k.h"
@@ -26,6 +25,9 @@
 #ifndef DS4_BACKEND_CPU_DOT_Q8_K_ONCE
 #define DS4_BACKEND_CPU_DOT_Q8_K_ONCE
 namespace ds4::cpu {
+
+// Added to IQ2_XXS levels (at most 43 in magnitude), so that they are unsigned.
+inline constexpr int kIq2Bias = 43;
 
 // Sign index of an octet as eight bytes, 0xff where the value is negative.
 constexpr std::array<uint64_t, 128> make_sign_bytes() {
@@ -39,167 +41,351 @@ constexpr std::array<uint64_t, 128> make_sign_bytes() {
 }
 inline constexpr std::array<uint64_t, 128> kSignBytes = make_sign_bytes();
 
+// The eight sign bits of a sign index.
+constexpr std::array<uint8_t, 128> make_sign_bits() {
+  std::array<uint8_t, 128> table{};
+  for (uint32_t index = 0; index < 128; ++index) {
+    table[index] = static_cast<uint8_t>(iq2_xxs_signs(index));
+  }
+  return table;
+}
+alignas(64) inline constexpr std::array<uint8_t, 128> kSignBits = make_sign_bits();
+
+// Biased level of a digit (bits 0-1) with a sign (bit 2); the other bits of an index do not matter.
+constexpr std::array<uint8_t, 64> make_level_table() {
+  constexpr int kLevels[4] = {8, 25, 43, 0};
+  std::array<uint8_t, 64> table{};
+  for (size_t i = 0; i < 64; ++i) {
+    const int level = kLevels[i & 3];
+    table[i] = static_cast<uint8_t>(kIq2Bias + ((i & 4) != 0 ? -level : level));
+  }
+  return table;
+}
+alignas(64) inline constexpr std::array<uint8_t, 64> kLevelTable = make_level_table();
+
 }  // namespace ds4::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace ds4::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-using ByteTag = hn::CappedTag<uint8_t, 32>;
-using SumTag = hn::CappedTag<int32_t, 8>;
-using ShortTag = hn::CappedTag<int16_t, 16>;
-using QuarterTag = hn::CappedTag<int32_t, 4>;
-constexpr int kByteLanes = static_cast<int>(hn::MaxLanes(ByteTag()));
-constexpr int kShortLanes = static_cast<int>(hn::MaxLanes(ShortTag()));
+// --- formats: scales and codes of one block of every row ---------------------------------------
 
-struct UnpackedBlock {
-  alignas(64) uint8_t codes[256];
-  alignas(64) int32_t scale[64];  // of codes 4i .. 4i + 3
-  alignas(32) int16_t min[16];    // of values 16j .. 16j + 15
-  float d = 0;
-  float dmin = 0;
+// Scales of sub-blocks by lane; mins in pairs of 16 bits, as ActivationGroup's pairs have their
+// sums.
+template <int kSubBlocks, int kMinPairs>
+struct BlockScales {
+  alignas(64) int32_t scale[kSubBlocks * kL];
+  alignas(64) int32_t min_pairs[(kMinPairs > 0 ? kMinPairs : 1) * kL];
+  alignas(64) float d[kL];
+  alignas(64) float dmin[kL];
+
+  HWY_INLINE IntVec get(int j) const { return hn::Load(IntTag(), scale + j * kL); }
+  HWY_INLINE void set(int32_t* where, int i, IntVec v) { hn::Store(v, IntTag(), where + i * kL); }
+  // Scales first .. first + 3 from the bytes of v.
+  HWY_INLINE void set_scales(int first, IntVec v) {
+    set(scale, first, byte_of<0>(v));
+    set(scale, first + 1, byte_of<1>(v));
+    set(scale, first + 2, byte_of<2>(v));
+    set(scale, first + 3, byte_of<3>(v));
+  }
+  // Two pairs from four bytes: (0, 2) and (1, 3).
+  HWY_INLINE void set_mins(int first_pair, IntVec v) {
+    set(min_pairs, first_pair, mask_with(v, 0x00ff00ff));
+    set(min_pairs, first_pair + 1, mask_with(shift_right<8>(v), 0x00ff00ff));
+  }
 };
 
-HWY_INLINE void set_scale(UnpackedBlock& out, int quarter, int32_t scale) {
-  const QuarterTag d;
-  hn::Store(hn::Set(d, scale), d, out.scale + 4 * quarter);
-}
-
 struct Q4KFormat {
-  using Block = BlockQ4K;
+  static constexpr int64_t kBlockBytes = sizeof(BlockQ4K);
+  static constexpr int kSubBlocks = kQ4KSubBlocks;
+  static constexpr int kMinPairs = 4;
+  static constexpr int kBias = 0;
+  static constexpr int kMaxCode = 15;
+  using Scales = BlockScales<kSubBlocks, kMinPairs>;
 
-  static HWY_INLINE void unpack(UnpackedBlock& out, const Block& block) {
-    const ByteTag d;
-    for (int g = 0; g < 4; ++g) {
-      for (int p = 0; p < 32; p += kByteLanes) {
-        const auto packed = hn::LoadU(d, block.codes + 32 * g + p);
-        hn::Store(hn::And(packed, hn::Set(d, uint8_t{15})), d, out.codes + 64 * g + p);
-        hn::Store(hn::ShiftRight<4>(packed), d, out.codes + 64 * g + 32 + p);
-      }
-    }
-    for (int j = 0; j < kQ4KSubBlocks; ++j) {
-      set_scale(out, 2 * j, q4_k_scale(block, j));
-      set_scale(out, 2 * j + 1, q4_k_scale(block, j));
-      out.min[2 * j] = out.min[2 * j + 1] = static_cast<int16_t>(q4_k_min(block, j));
-    }
-    out.d = f16_to_f32(block.d);
-    out.dmin = f16_to_f32(block.dmin);
+  static HWY_INLINE const int16_t* min_sums(const ActivationGroup& x) { return x.pairs32; }
+
+  static HWY_INLINE void scales(Scales& out, const Rows& rows, int64_t at) {
+    IntVec head[4];  // d and dmin, then the twelve bytes of scales
+    load_dwords_4(rows, at, head);
+    hn::Store(half_to_float<false>(head[0]), ScaleTag(), out.d);
+    hn::Store(half_to_float<true>(head[0]), ScaleTag(), out.dmin);
+    const auto upper = [&](IntVec v) HWY_ATTR { return mask_with(shift_right<2>(v), 0x30303030); };
+    out.set_scales(0, mask_with(head[1], 0x3f3f3f3f));
+    out.set_scales(4, hn::Or(bits_of<0, 4>(head[3]), upper(head[1])));
+    out.set_mins(0, mask_with(head[2], 0x3f3f3f3f));
+    out.set_mins(2, hn::Or(bits_of<4, 4>(head[3]), upper(head[2])));
   }
 
-  static HWY_INLINE float finish(const UnpackedBlock& w, float a_d, int32_t scaled, int32_t mins) {
-    return a_d * w.d * static_cast<float>(scaled) - a_d * w.dmin * static_cast<float>(mins);
+  // visit(sub-block, its granules, its scale) for every sub-block.
+  template <class Visit>
+  static HWY_INLINE void codes(const Scales& scales, const Rows& rows, int64_t at, Visit visit) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      IntVec packed[16], codes[8];
+      load_dwords_16(rows, at + 16 + 64 * half, packed);
+#pragma GCC unroll 2
+      for (int g = 0; g < 2; ++g) {
+        for (int i = 0; i < 8; ++i) codes[i] = bits_of<0, 4>(packed[8 * g + i]);
+        visit(4 * half + 2 * g, codes, scales.get(4 * half + 2 * g));
+        for (int i = 0; i < 8; ++i) codes[i] = bits_of<4, 4>(packed[8 * g + i]);
+        visit(4 * half + 2 * g + 1, codes, scales.get(4 * half + 2 * g + 1));
+      }
+    }
   }
 };
 
 struct Q2KFormat {
-  using Block = BlockQ2K;
+  static constexpr int64_t kBlockBytes = sizeof(BlockQ2K);
+  static constexpr int kSubBlocks = kQ2KSubBlocks;
+  static constexpr int kMinPairs = 8;
+  static constexpr int kBias = 0;
+  static constexpr int kMaxCode = 3;
+  using Scales = BlockScales<kSubBlocks, kMinPairs>;
 
-  static HWY_INLINE void unpack(UnpackedBlock& out, const Block& block) {
-    const ByteTag d;
-    const auto mask = hn::Set(d, uint8_t{3});
-    for (int h = 0; h < 2; ++h) {
-      for (int p = 0; p < 32; p += kByteLanes) {
-        const auto packed = hn::LoadU(d, block.codes + 32 * h + p);
-        uint8_t* codes = out.codes + 128 * h + p;
-        hn::Store(hn::And(packed, mask), d, codes);
-        hn::Store(hn::And(hn::ShiftRight<2>(packed), mask), d, codes + 32);
-        hn::Store(hn::And(hn::ShiftRight<4>(packed), mask), d, codes + 64);
-        hn::Store(hn::ShiftRight<6>(packed), d, codes + 96);
-      }
+  static HWY_INLINE const int16_t* min_sums(const ActivationGroup& x) { return x.pairs16; }
+
+  static HWY_INLINE void scales(Scales& out, const Rows& rows, int64_t at) {
+    IntVec packed[4];
+    load_dwords_4(rows, at, packed);
+    for (int i = 0; i < 4; ++i) {
+      out.set_scales(4 * i, bits_of<0, 4>(packed[i]));
+      out.set_mins(2 * i, bits_of<4, 4>(packed[i]));
     }
-    for (int j = 0; j < kQ2KSubBlocks; ++j) {
-      set_scale(out, j, block.sc[j] & 15);
-      out.min[j] = static_cast<int16_t>(block.sc[j] >> 4);
-    }
-    out.d = f16_to_f32(block.d);
-    out.dmin = f16_to_f32(block.dmin);
+    const IntVec halves = load_dword_of_4<3>(rows, at + 68);
+    hn::Store(half_to_float<false>(halves), ScaleTag(), out.d);
+    hn::Store(half_to_float<true>(halves), ScaleTag(), out.dmin);
   }
 
-  static HWY_INLINE float finish(const UnpackedBlock& w, float a_d, int32_t scaled, int32_t mins) {
-    return Q4KFormat::finish(w, a_d, scaled, mins);
+  template <class Visit>
+  static HWY_INLINE void codes(const Scales& scales, const Rows& rows, int64_t at, Visit visit) {
+    IntVec packed[16], codes[4];
+    load_dwords_16(rows, at + 16, packed);
+#pragma GCC unroll 4
+    for (int b = 0; b < 4; ++b) {  // 16 bytes: half b / 2, left or right 16 of its 32
+      const int first = 8 * (b / 2) + b % 2;
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<0, 2>(packed[4 * b + i]);
+      visit(first, codes, scales.get(first));
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<2, 2>(packed[4 * b + i]);
+      visit(first + 2, codes, scales.get(first + 2));
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<4, 2>(packed[4 * b + i]);
+      visit(first + 4, codes, scales.get(first + 4));
+      for (int i = 0; i < 4; ++i) codes[i] = bits_of<6, 2>(packed[4 * b + i]);
+      visit(first + 6, codes, scales.get(first + 6));
+    }
   }
 };
 
-// Signed levels of at most 43 become unsigned by adding 43; what that adds to the sum is the
-// minimum.
+// Signed levels; what their bias adds to a block sum is taken off at its start.
 struct Iq2XxsFormat {
-  using Block = BlockIq2Xxs;
-  static constexpr int kBias = 43;
+  static constexpr int64_t kBlockBytes = sizeof(BlockIq2Xxs);
+  static constexpr int kSubBlocks = kIq2XxsGroups;
+  static constexpr int kMinPairs = 0;
+  static constexpr int kBias = kIq2Bias;
+  static constexpr int kMaxCode = 2 * kIq2Bias;
+  using Scales = BlockScales<kSubBlocks, kMinPairs>;
 
-  static HWY_INLINE void unpack(UnpackedBlock& out, const Block& block) {
-    alignas(64) uint64_t sign[32];
-    for (int b = 0; b < kIq2XxsGroups; ++b) {
-      const Iq2XxsGroup group = iq2_xxs_group(block, b);
-      for (int g = 0; g < 4; ++g) {
-        std::memcpy(out.codes + 32 * b + 8 * g, &iq2_xxs::kGrid[group.grid_index(g)], 8);
-        sign[4 * b + g] = kSignBytes[group.b >> (7 * g) & 127u];
-      }
-      const int32_t scale = static_cast<int32_t>(2 * group.scale() + 1);
-      set_scale(out, 2 * b, scale);
-      set_scale(out, 2 * b + 1, scale);
-      out.min[2 * b] = out.min[2 * b + 1] = static_cast<int16_t>(kBias * scale);
-    }
-    const ByteTag d;
-    for (int i = 0; i < 256; i += kByteLanes) {
-      const auto negative = hn::LoadU(d, reinterpret_cast<const uint8_t*>(sign) + i);
-      const auto level = hn::Sub(hn::Xor(hn::Load(d, out.codes + i), negative), negative);
-      hn::Store(hn::Add(level, hn::Set(d, uint8_t{kBias})), d, out.codes + i);
-    }
-    out.d = f16_to_f32(block.d);
+  static HWY_INLINE void scales(Scales& out, const Rows& rows, int64_t at) {
+    const ScaleVec d = half_to_float<false>(load_dword_of_4<0>(rows, at));
+    hn::Store(hn::Mul(d, hn::Set(ScaleTag(), 0.125f)), ScaleTag(), out.d);
+  }
+  // From a group's B: the scale of its 32 values.
+  static HWY_INLINE IntVec group_scale(IntVec b) {
+    const IntVec nibble = shift_right<28>(b);
+    return hn::Add(hn::Add(nibble, nibble), hn::Set(IntTag(), 1));
   }
 
-  static HWY_INLINE float finish(const UnpackedBlock& w, float a_d, int32_t scaled, int32_t mins) {
-    return 0.125f * (a_d * w.d * static_cast<float>(scaled - mins));
+#if HWY_TARGET <= HWY_AVX3_DL
+  // The codebook as 16 digits in two octets a lane: 256 entries of 16 bits in eight vectors, looked
+  // up by permutations instead of memory.
+  static HWY_INLINE IntVec grid_digits(IntVec index) {
+    const hn::Repartition<uint16_t, IntTag> d;
+    const auto* table = iq2_xxs::kGridCodes.data();
+    const auto i16 = hn::BitCast(d, index);
+    const auto look = [&](int part) HWY_ATTR {
+      return hn::Vec<decltype(d)>{_mm512_permutex2var_epi16(
+          hn::LoadU(d, table + 64 * part).raw, i16.raw, hn::LoadU(d, table + 64 * part + 32).raw)};
+    };
+    const auto bit6 = hn::TestBit(i16, hn::Set(d, uint16_t{64}));
+    const auto bit7 = hn::TestBit(i16, hn::Set(d, uint16_t{128}));
+    const auto low = hn::IfThenElse(bit6, look(1), look(0));
+    const auto high = hn::IfThenElse(bit6, look(3), look(2));
+    return hn::BitCast(IntTag(), hn::IfThenElse(bit7, high, low));
+  }
+
+  // Eight bits from each of four bit positions of every lane (a lane is half of a 64-bit word).
+  template <int p0, int p1, int p2, int p3>
+  static HWY_INLINE IntVec pick_bytes(IntVec v) {
+    constexpr uint64_t kLow =
+        (p0 & 63) | (p1 & 63) << 8 | (p2 & 63) << 16 | static_cast<uint64_t>(p3 & 63) << 24;
+    constexpr uint64_t kHigh = ((p0 + 32) & 63) | ((p1 + 32) & 63) << 8 | ((p2 + 32) & 63) << 16 |
+                               static_cast<uint64_t>((p3 + 32) & 63) << 24;
+    return IntVec{_mm512_multishift_epi64_epi8(
+        _mm512_set1_epi64(static_cast<int64_t>(kLow | kHigh << 32)), v.raw)};
+  }
+
+  // Granule `half` of octet `octet`: its digits begin at bit kDigits of `digits`.
+  template <int octet, int half, int kDigits>
+  static HWY_INLINE IntVec levels(IntVec digits, IntVec signs) {
+    constexpr int at = kDigits + 8 * half, s = 8 * octet + 4 * half - 2;  // a sign goes to bit 2
+    const IntVec digit = pick_bytes<at, at + 2, at + 4, at + 6>(digits);
+    const IntVec sign = pick_bytes<s, s + 1, s + 2, s + 3>(signs);
+    const IntVec index = hn::IfVecThenElse(hn::Set(IntTag(), 0x03030303), digit, sign);
+    return IntVec{_mm512_permutexvar_epi8(index.raw, _mm512_load_si512(kLevelTable.data()))};
+  }
+
+  template <class Visit>
+  static HWY_INLINE void codes(const Scales&, const Rows& rows, int64_t at, Visit visit) {
+    IntVec packed[16];
+    load_dwords_16(rows, at + 2, packed);
+    for (int b = 0; b < kSubBlocks; ++b) {
+      const IntVec index = packed[2 * b];
+      const IntVec even = grid_digits(mask_with(index, 0x00ff00ff));                 // octets 0, 2
+      const IntVec odd = grid_digits(mask_with(shift_right<8>(index), 0x00ff00ff));  // octets 1, 3
+      // Sign indices to bytes, then to eight bits; the lookup ignores the eighth bit of an index.
+      const IntVec fields = pick_bytes<0, 7, 14, 21>(packed[2 * b + 1]);
+      const IntVec signs{_mm512_permutex2var_epi8(_mm512_load_si512(kSignBits.data()), fields.raw,
+                                                  _mm512_load_si512(kSignBits.data() + 64))};
+      const IntVec codes[8] = {levels<0, 0, 0>(even, signs),  levels<0, 1, 0>(even, signs),
+                               levels<1, 0, 0>(odd, signs),   levels<1, 1, 0>(odd, signs),
+                               levels<2, 0, 16>(even, signs), levels<2, 1, 16>(even, signs),
+                               levels<3, 0, 16>(odd, signs),  levels<3, 1, 16>(odd, signs)};
+      visit(b, codes, group_scale(packed[2 * b + 1]));
+    }
+  }
+#else
+  // Row by row through the table of octets, then into lanes.
+  static HWY_INLINE void row_levels(const BlockIq2Xxs& block, uint8_t* out) {
+    using OctetTag = hn::CappedTag<uint8_t, 16>;
+    const OctetTag d;
+    for (int b = 0; b < kSubBlocks; ++b) {
+      const Iq2XxsGroup group = iq2_xxs_group(block, b);
+      for (int g = 0; g < 4; g += 2) {
+        const uint64_t grid[2] = {iq2_xxs::kGrid[group.grid_index(g)],
+                                  iq2_xxs::kGrid[group.grid_index(g + 1)]};
+        const uint64_t signs[2] = {kSignBytes[group.b >> (7 * g) & 127u],
+                                   kSignBytes[group.b >> (7 * g + 7) & 127u]};
+        const auto negative = hn::LoadU(d, reinterpret_cast<const uint8_t*>(signs));
+        const auto level = hn::LoadU(d, reinterpret_cast<const uint8_t*>(grid));
+        const auto signed_level = hn::Sub(hn::Xor(level, negative), negative);
+        hn::StoreU(hn::Add(signed_level, hn::Set(d, uint8_t{kIq2Bias})), d, out + 32 * b + 8 * g);
+      }
+    }
+  }
+
+  template <class Visit>
+  static HWY_INLINE void codes(const Scales&, const Rows& rows, int64_t at, Visit visit) {
+    alignas(64) uint8_t levels[kL][kIq2XxsElems];
+    Rows unpacked;
+    for (int r = 0; r < kL; ++r) {
+      row_levels(*reinterpret_cast<const BlockIq2Xxs*>(rows.row[r] + at), levels[r]);
+      unpacked.row[r] = reinterpret_cast<const std::byte*>(levels[r]);
+    }
+    IntVec packed[16];
+    load_dwords_16(rows, at + 2, packed);
+    for (int b = 0; b < kSubBlocks; ++b) {
+      IntVec codes[8];
+      load_dwords_8(unpacked, 32 * b, codes);
+      visit(b, codes, group_scale(packed[2 * b + 1]));
+    }
+  }
+#endif
+};
+
+// --- the dot product they share -----------------------------------------------------------------
+
+template <class Blocks>
+struct Q8KFormat {
+  static constexpr int kSubBlocks = Blocks::kSubBlocks;
+  static constexpr int kGranules = 64 / kSubBlocks;  // of a sub-block
+  static constexpr int kSubElems = 4 * kGranules;
+
+  struct Panel {
+    typename Blocks::Scales scales;
+    alignas(64) int32_t codes[64 * kL];
+  };
+
+  static HWY_INLINE IntVec start(const ActivationGroup& x, int j) {
+    if constexpr (Blocks::kBias == 0) {
+      return hn::Zero(IntTag());
+    } else {
+      static_assert(kSubBlocks == 8);
+      return hn::Set(IntTag(), -Blocks::kBias * x.sums[j]);
+    }
+  }
+
+  static HWY_INLINE ScaleVec finish(ScaleVec sum, const typename Blocks::Scales& scales,
+                                    const ActivationGroup& x, IntVec scaled) {
+    const ScaleTag d;
+    const ScaleVec x_scale = hn::Set(d, x.d[0]);
+    sum = hn::MulAdd(hn::Mul(hn::Load(d, scales.d), x_scale), hn::ConvertTo(d, scaled), sum);
+    if constexpr (Blocks::kMinPairs > 0) {
+      IntVec mins = hn::Zero(IntTag());
+      for (int k = 0; k < Blocks::kMinPairs; ++k) {
+        mins = add_pair_products(mins, hn::Load(IntTag(), scales.min_pairs + k * kL),
+                                 broadcast(Blocks::min_sums(x) + 2 * k));
+      }
+      const ScaleVec scale = hn::Mul(hn::Load(d, scales.dmin), x_scale);
+      sum = hn::NegMulAdd(scale, hn::ConvertTo(d, mins), sum);
+    }
+    return sum;
+  }
+
+  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t) {
+    const int64_t at = g * Blocks::kBlockBytes;
+    Blocks::scales(panel.scales, rows, at);
+    Blocks::codes(panel.scales, rows, at, [&](int j, const IntVec* codes, IntVec scale) HWY_ATTR {
+      if constexpr (Blocks::kMinPairs == 0) panel.scales.set(panel.scales.scale, j, scale);
+      for (int i = 0; i < kGranules; ++i) {
+        hn::Store(codes[i], IntTag(), panel.codes + (kGranules * j + i) * kL);
+      }
+    });
+  }
+
+  template <int kX>
+  static HWY_INLINE void multiply(ScaleVec (&sum)[kX], const Panel& panel,
+                                  const ActivationGroup* const (&x)[kX]) {
+    IntVec scaled[kX];
+    for (int i = 0; i < kX; ++i) scaled[i] = hn::Zero(IntTag());
+    for (int j = 0; j < kSubBlocks; ++j) {
+      IntVec integers[kX];
+      for (int i = 0; i < kX; ++i) integers[i] = start(*x[i], j);
+      for (int g = 0; g < kGranules; ++g) {
+        const IntVec codes = hn::Load(IntTag(), panel.codes + (kGranules * j + g) * kL);
+        for (int i = 0; i < kX; ++i) {
+          const IntVec q = broadcast(x[i]->q + kSubElems * j + 4 * g);
+          integers[i] = add_products<Blocks::kMaxCode>(integers[i], codes, q);
+        }
+      }
+      const IntVec scale = hn::Load(IntTag(), panel.scales.scale + j * kL);
+      for (int i = 0; i < kX; ++i) scaled[i] = hn::Add(scaled[i], hn::Mul(integers[i], scale));
+    }
+    for (int i = 0; i < kX; ++i) sum[i] = finish(sum[i], panel.scales, *x[i], scaled[i]);
+  }
+
+  static HWY_INLINE ScaleVec direct(ScaleVec sum, const Rows& rows, int64_t g, int64_t,
+                                    const ActivationGroup& x) {
+    const int64_t at = g * Blocks::kBlockBytes;
+    typename Blocks::Scales scales;
+    Blocks::scales(scales, rows, at);
+    IntVec scaled = hn::Zero(IntTag());
+    Blocks::codes(scales, rows, at, [&](int j, const IntVec* codes, IntVec scale) HWY_ATTR {
+      IntVec integers = start(x, j);
+      for (int i = 0; i < kGranules; ++i) {
+        const IntVec q = broadcast(x.q + kSubElems * j + 4 * i);
+        integers = add_products<Blocks::kMaxCode>(integers, codes[i], q);
+      }
+      scaled = hn::Add(scaled, hn::Mul(integers, scale));
+    });
+    return finish(sum, scales, x, scaled);
   }
 };
 
-HWY_INLINE int32_t scaled_sum(const UnpackedBlock& w, const BlockQ8K& a) {
-  const SumTag d;
-  const hn::RebindToSigned<ByteTag> d8;
-  auto sum = hn::Zero(d);
-  for (int i = 0; i < 256; i += kByteLanes) {
-    const auto products = hn::SumOfMulQuadAccumulate(d, hn::Load(ByteTag(), w.codes + i),
-                                                     hn::LoadU(d8, a.q + i), hn::Zero(d));
-    sum = hn::Add(sum, hn::Mul(products, hn::Load(d, w.scale + i / 4)));
-  }
-  return hn::ReduceSum(d, sum);
-}
-
-HWY_INLINE int32_t min_sum(const UnpackedBlock& w, const BlockQ8K& a) {
-  const SumTag d;
-  const ShortTag d16;
-  auto sum = hn::Zero(d);
-  for (int j = 0; j < 16; j += kShortLanes) {
-    sum = hn::Add(sum,
-                  hn::WidenMulPairwiseAdd(d, hn::Load(d16, w.min + j), hn::LoadU(d16, a.sums + j)));
-  }
-  return hn::ReduceSum(d, sum);
-}
-
-template <class Format>
-void dot_rows(const DotArgs& args) {
-  const int64_t n_blocks = args.cols / kQ8KElems;
-  for (int64_t j = 0; j < args.n_w; ++j) {
-    const auto* w = reinterpret_cast<const typename Format::Block*>(args.w + j * args.w_stride);
-    float sums[kMaxDotRows];
-    for (int64_t i = 0; i < args.n_x; ++i) sums[i] = 0;
-    for (int64_t b = 0; b < n_blocks; ++b) {
-      UnpackedBlock block;
-      Format::unpack(block, w[b]);
-      for (int64_t i = 0; i < args.n_x; ++i) {
-        const BlockQ8K& a = static_cast<const BlockQ8K*>(args.x[i])[b];
-        sums[i] += Format::finish(block, a.d, scaled_sum(block, a), min_sum(block, a));
-      }
-    }
-    for (int64_t i = 0; i < args.n_x; ++i) args.out[i * args.out_stride + j] = sums[i];
-  }
-}
-
-void dot_q4_k(const DotArgs& args) { dot_rows<Q4KFormat>(args); }
-void dot_q2_k(const DotArgs& args) { dot_rows<Q2KFormat>(args); }
-void dot_iq2_xxs(const DotArgs& args) { dot_rows<Iq2XxsFormat>(args); }
+void dot_q4_k(const DotArgs& args) { dot_rows<Q8KFormat<Q4KFormat>>(args); }
+void dot_q2_k(const DotArgs& args) { dot_rows<Q8KFormat<Q2KFormat>>(args); }
+void dot_iq2_xxs(const DotArgs& args) { dot_rows<Q8KFormat<Iq2XxsFormat>>(args); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ds4::cpu

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "backend/cpu/activations.h"
+#include "backend/cpu/activation_group.h"
 #include "tensor/dtype.h"
 
 namespace ds4::cpu {
@@ -93,6 +93,11 @@ struct Kernels {
   DotFn dot_q2_k = nullptr;
   DotFn dot_iq2_xxs = nullptr;
 
+  // Activations to int8: n_blocks A8 blocks of 32 (the rest of the group is left as it is), or one
+  // Q8_K record of 256.
+  void (*round_a8)(const float* x, int64_t n_blocks, ActivationGroup* group) = nullptr;
+  void (*round_q8_k)(const float* x, ActivationGroup* group) = nullptr;
+
   // out [width] = the values of a packed KV row (quant/packed_kv.h), bit for bit.
   void (*unpack_kv)(float* out, const std::byte* row, int64_t width) = nullptr;
   void (*attend)(const AttendArgs& args) = nullptr;
@@ -123,6 +128,7 @@ Kernels select_kernels();
 void add_float_dots(Kernels& kernels);
 void add_a8_dots(Kernels& kernels);
 void add_q8_k_dots(Kernels& kernels);
+void add_rounding(Kernels& kernels);
 void add_attention(Kernels& kernels);
 void add_index_scores(Kernels& kernels);
 void add_hyper_connection(Kernels& kernels);

@@ -39,6 +39,7 @@ Kernels select_kernels() {
   add_float_dots(kernels);
   add_a8_dots(kernels);
   add_q8_k_dots(kernels);
+  add_rounding(kernels);
   add_attention(kernels);
   add_index_scores(kernels);
   add_hyper_connection(kernels);
