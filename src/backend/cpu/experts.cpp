@@ -7,15 +7,16 @@
 namespace ds4::cpu {
 namespace {
 
-constexpr int64_t kTileW = 16;  // weight rows of a tile
+constexpr int64_t kTileW = 64;  // weight rows of a tile
 
 // Dot products of [activation row, weight row].
 struct Tile {
   float value[kMaxDotRows][kTileW];
 };
 
+// `next`: weights of the tile after this one.
 DotArgs tile_args(Tile& tile, ConstTensor w, int64_t first_row, int64_t n_w, const void* const* x,
-                  int64_t n_x) {
+                  int64_t n_x, const std::byte* next) {
   return {.w = w.row_data(first_row),
           .w_stride = w.row_stride(),
           .n_w = n_w,
@@ -23,7 +24,8 @@ DotArgs tile_args(Tile& tile, ConstTensor w, int64_t first_row, int64_t n_w, con
           .x = x,
           .n_x = n_x,
           .out = tile.value[0],
-          .out_stride = kTileW};
+          .out_stride = kTileW,
+          .next = next};
 }
 
 }  // namespace
@@ -41,13 +43,13 @@ void CpuOps::do_experts_gate_up(Tensor mid, ConstTensor x, ConstTensor ids, Cons
     for (size_t i = 0; i < pairs.size(); ++i) rows[i] = activations_.row(pairs[i] / k);
     const int64_t n_x = static_cast<int64_t>(pairs.size());
     Tile g, u;
-    dot(gate.dtype(), tile_args(g, gate, e * n_mid + f, n_w, rows, n_x));
-    dot(up.dtype(), tile_args(u, up, e * n_mid + f, n_w, rows, n_x));
+    const int64_t row = e * n_mid + f;
+    const int64_t after = std::min(row + n_w, gate.n_rows() - 1);
+    dot(gate.dtype(), tile_args(g, gate, row, n_w, rows, n_x, up.row_data(row)));
+    dot(up.dtype(), tile_args(u, up, row, n_w, rows, n_x, gate.row_data(after)));
     for (size_t i = 0; i < pairs.size(); ++i) {
-      float* out = mid.row<float>(pairs[i]) + f;
-      for (int64_t j = 0; j < n_w; ++j) {
-        out[j] = weight[pairs[i]] * swiglu_value(g.value[i][j], u.value[i][j], limit);
-      }
+      kernels_.swiglu(mid.row<float>(pairs[i]) + f, g.value[i], u.value[i], weight[pairs[i]], limit,
+                      n_w);
     }
   };
   split(n_mid, 2 * gate.dim(2) * mid.n_rows(), [&](int64_t begin, int64_t end) {
@@ -74,8 +76,10 @@ void CpuOps::do_experts_down(Tensor out, ConstTensor mid, ConstTensor ids, Const
     const void* rows[kMaxDotRows];
     for (size_t i = 0; i < pairs.size(); ++i) rows[i] = activations_.row(pairs[i]);
     Tile tile;
-    dot(down.dtype(),
-        tile_args(tile, down, e * hidden + d, n_w, rows, static_cast<int64_t>(pairs.size())));
+    const int64_t row = e * hidden + d;
+    const int64_t after = std::min(row + n_w, down.n_rows() - 1);
+    dot(down.dtype(), tile_args(tile, down, row, n_w, rows, static_cast<int64_t>(pairs.size()),
+                                down.row_data(after)));
     for (size_t i = 0; i < pairs.size(); ++i) {
       float* sum = out.row<float>(pairs[i] / k) + d;
       for (int64_t j = 0; j < n_w; ++j) sum[j] += tile.value[i][j];
@@ -93,6 +97,14 @@ void CpuOps::do_experts_down(Tensor out, ConstTensor mid, ConstTensor ids, Const
           run_tile(e, pairs, d, std::min(kTileW, end - d));
         }
       }
+    }
+  });
+}
+
+void CpuOps::do_swiglu(Tensor h, ConstTensor g, ConstTensor u, float limit) {
+  split(h.n_rows(), 16 * h.n_cols(), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      kernels_.swiglu(h.row<float>(r), g.row<float>(r), u.row<float>(r), 1.0f, limit, h.n_cols());
     }
   });
 }

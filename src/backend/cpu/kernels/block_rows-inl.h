@@ -46,14 +46,14 @@ HWY_INLINE void store_sums(const DotArgs& args, int64_t i, int64_t first, ScaleV
 class Prefetch {
  public:
   HWY_INLINE Prefetch(const DotArgs& args, int64_t first, int64_t n_steps)
-      : at_(args.w + (first + kL) * args.w_stride),
+      : at_(first + kL < args.n_w ? args.w + (first + kL) * args.w_stride : args.next),
         step_bytes_(kL * args.w_stride / n_steps),
-        // None behind the last group. The same number of lines for every step: a loop that ends at
-        // varying counts costs more than it fetches.
-        n_lines_(first + kL < args.n_w ? (step_bytes_ + 63) / 64 : 0) {}
+        // The same number of lines for every step: a loop that ends at varying counts costs more
+        // than it fetches.
+        n_lines_(at_ != nullptr ? (step_bytes_ + 63) / 64 : 0) {}
   HWY_INLINE void step() {
     for (int64_t i = 0; i < n_lines_; ++i) hwy::Prefetch(at_ + 64 * i);
-    at_ += step_bytes_;
+    if (at_ != nullptr) at_ += step_bytes_;
   }
 
  private:

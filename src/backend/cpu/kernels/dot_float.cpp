@@ -37,23 +37,32 @@ void dot_one(const DotArgs& args) {
   }
 }
 
-// Several: a weight row meets four activation rows at a time.
+// kW weight rows against all activation rows, four at a time.
+template <int kW, class T>
+void dot_weight_rows(const DotArgs& args, int64_t j) {
+  const auto* rows = reinterpret_cast<const float* const*>(args.x);
+  const T* w[kW];
+  for (int a = 0; a < kW; ++a) w[a] = weight_row<T>(args, j + a);
+  float* out = args.out + j;
+  int64_t i = 0;
+  for (; i + 4 <= args.n_x; i += 4) {
+    const float* const x[4] = {rows[i], rows[i + 1], rows[i + 2], rows[i + 3]};
+    dot_tile<kW, 4>(w, x, args.cols, out + i * args.out_stride, args.out_stride);
+  }
+  for (; i < args.n_x; ++i) {
+    const float* const x[1] = {rows[i]};
+    dot_tile<kW, 1>(w, x, args.cols, out + i * args.out_stride, args.out_stride);
+  }
+}
+
+// Several activation rows: four weight rows as well, where the registers hold 16 sums.
 template <class T>
 void dot_many(const DotArgs& args) {
-  const auto* rows = reinterpret_cast<const float* const*>(args.x);
-  for (int64_t j = 0; j < args.n_w; ++j) {
-    const T* const w[1] = {weight_row<T>(args, j)};
-    float* out = args.out + j;
-    int64_t i = 0;
-    for (; i + 4 <= args.n_x; i += 4) {
-      const float* const x[4] = {rows[i], rows[i + 1], rows[i + 2], rows[i + 3]};
-      dot_tile<1, 4>(w, x, args.cols, out + i * args.out_stride, args.out_stride);
-    }
-    for (; i < args.n_x; ++i) {
-      const float* const x[1] = {rows[i]};
-      dot_tile<1, 1>(w, x, args.cols, out + i * args.out_stride, args.out_stride);
-    }
+  int64_t j = 0;
+  if constexpr (kVecs == 1) {
+    for (; j + 4 <= args.n_w; j += 4) dot_weight_rows<4, T>(args, j);
   }
+  for (; j < args.n_w; ++j) dot_weight_rows<1, T>(args, j);
 }
 
 template <class T>

@@ -26,6 +26,8 @@ struct DotArgs {
   int64_t n_x = 0;                 // at most kMaxDotRows
   float* out = nullptr;
   int64_t out_stride = 0;  // floats between the results of two activation rows
+  // As many weight rows that will be read next, to be fetched meanwhile; null: not known.
+  const std::byte* next = nullptr;
 };
 using DotFn = void (*)(const DotArgs& args);
 
@@ -112,6 +114,10 @@ struct Kernels {
   // y[i] = exp(x[i]), for tests: what attention uses (kernels/exp-inl.h).
   void (*exp)(float* y, const float* x, int64_t n) = nullptr;
 
+  // out[i] = scale * silu(min(g[i], limit)) * clamp(u[i], -limit, limit); out may be g.
+  void (*swiglu)(float* out, const float* g, const float* u, float scale, float limit,
+                 int64_t n) = nullptr;
+
   // x = sum_j weight_j streams_j.  x [hidden] · streams [n_hc, hidden] · weight [n_hc]
   void (*weighted_sum)(float* x, const float* streams, const float* weight, int64_t n_hc,
                        int64_t hidden) = nullptr;
@@ -132,5 +138,6 @@ void add_rounding(Kernels& kernels);
 void add_attention(Kernels& kernels);
 void add_index_scores(Kernels& kernels);
 void add_hyper_connection(Kernels& kernels);
+void add_swiglu(Kernels& kernels);
 
 }  // namespace ds4::cpu

@@ -133,8 +133,13 @@ HWY_INLINE void dot_tile(const T* const (&w)[kW], const float* const (&x)[kX], i
   int64_t col = 0;
   for (; col + kLanes <= n; col += kLanes) add_products<kW, kX>(sums, w, x, col);
   if (col < n) add_tail<kW, kX>(sums, w, x, col, n - col);
-  for (int a = 0; a < kW; ++a) {
-    for (int b = 0; b < kX; ++b) out[b * out_stride + a] = add_lanes(sums[a][b]);
+  for (int b = 0; b < kX; ++b) {
+    if constexpr (kW == 4) {
+      hn::StoreU(add_lanes_of_four(sums[0][b], sums[1][b], sums[2][b], sums[3][b]),
+                 hn::CappedTag<float, 4>(), out + b * out_stride);
+    } else {
+      for (int a = 0; a < kW; ++a) out[b * out_stride + a] = add_lanes(sums[a][b]);
+    }
   }
 }
 

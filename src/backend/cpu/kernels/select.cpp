@@ -43,6 +43,7 @@ Kernels select_kernels() {
   add_attention(kernels);
   add_index_scores(kernels);
   add_hyper_connection(kernels);
+  add_swiglu(kernels);
   return kernels;
 }
 
