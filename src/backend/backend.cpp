@@ -52,6 +52,18 @@ int64_t backend_scratch_bytes(BackendKind kind, const BackendOptions& options,
   return 0;
 }
 
+int64_t backend_repack_bytes(BackendKind kind, const BackendOptions& options,
+                             std::span<const ConstTensor> weights) {
+  int64_t bytes = 0;
+  for (const ConstTensor& w : weights) {
+    const bool repacked =
+        kind == BackendKind::kCpu &&
+        cpu::is_repackable(w, {.integer_activations = options.integer_activations});
+    if (repacked) bytes += w.n_rows() * w.row_stride();
+  }
+  return bytes;
+}
+
 Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
   if (kind == BackendKind::kCuda) {
     return fail(ErrorCode::kUnsupported, "backend cuda: not part of this version; use cpu");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/repack.h"
 #include "engine/session.h"
 
 namespace ds4 {
@@ -33,6 +34,9 @@ Result<void> Engine::start(const ModelConfig& config, const Weights& weights) {
                            .max_logit_rows = options_.max_sessions,
                            .max_spans = options_.max_sessions}));
   forward_ = std::make_unique<Forward>(std::move(forward));
+  if (options_.repack_bytes_max > 0) {
+    backend_.ops->repack(repack_order(weights), options_.repack_bytes_max);
+  }
   DS4_TRY(kv_pool_, KvPool::create(*backend_.device, config, forward_->cache_ratios(),
                                    kv_storage(options_.backend, options_.precision)));
   DS4_TRY_VOID(reserve_snapshot_pages());

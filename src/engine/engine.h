@@ -32,6 +32,8 @@ struct EngineOptions {
   int64_t prefill_chunk_tokens = 512;  // rows per prefill step; sizes the workspace
   int64_t max_sessions = 16;           // sessions in one step
   SnapshotOptions snapshots;
+  // For copies of weights in the backend's own form (engine/repack.h). 0: none are made.
+  int64_t repack_bytes_max = 0;
   bool profile_ops = false;  // count and time every op: Engine::op_trace()
 };
 
