@@ -80,18 +80,20 @@ ds4_dependency(
   LINK ds4::zlib ds4::zstd ${CMAKE_DL_LIBS} Threads::Threads)
 ds4_dependency(utf8proc HEADER utf8proc.h LIBRARY utf8proc)
 ds4_dependency(hwy HEADER hwy/highway.h LIBRARY hwy)
-# Line editing. Debian's libedit.a refers to libtinfo (terminal descriptions) and libbsd, that to libmd.
-# Only libedit's header is used; libbsd's lie elsewhere on Debian 13.
-ds4_dependency(tinfo HEADER histedit.h LIBRARY tinfo)
-ds4_dependency(md HEADER histedit.h LIBRARY md)
-ds4_dependency(bsd HEADER histedit.h LIBRARY bsd LINK ds4::md)
-ds4_dependency(libedit HEADER histedit.h LIBRARY edit LINK ds4::tinfo ds4::bsd)
-# Full-screen terminal programs: three archives on top of each other.
-ds4_dependency(ftxui_screen HEADER ftxui/screen/screen.hpp LIBRARY ftxui-screen)
-ds4_dependency(ftxui_dom HEADER ftxui/dom/elements.hpp LIBRARY ftxui-dom LINK ds4::ftxui_screen)
-ds4_dependency(
-  ftxui HEADER ftxui/component/component.hpp LIBRARY ftxui-component
-  LINK ds4::ftxui_dom Threads::Threads)
+if(DS4_PROGRAMS)
+  # Line editing. Debian's libedit.a refers to libtinfo (terminal descriptions) and libbsd, that to libmd.
+  # Only libedit's header is used; libbsd's lie elsewhere on Debian 13.
+  ds4_dependency(tinfo HEADER histedit.h LIBRARY tinfo)
+  ds4_dependency(md HEADER histedit.h LIBRARY md)
+  ds4_dependency(bsd HEADER histedit.h LIBRARY bsd LINK ds4::md)
+  ds4_dependency(libedit HEADER histedit.h LIBRARY edit LINK ds4::tinfo ds4::bsd)
+  # Full-screen terminal programs: three archives on top of each other.
+  ds4_dependency(ftxui_screen HEADER ftxui/screen/screen.hpp LIBRARY ftxui-screen)
+  ds4_dependency(ftxui_dom HEADER ftxui/dom/elements.hpp LIBRARY ftxui-dom LINK ds4::ftxui_screen)
+  ds4_dependency(
+    ftxui HEADER ftxui/component/component.hpp LIBRARY ftxui-component
+    LINK ds4::ftxui_dom Threads::Threads)
+endif()
 
 if(DS4_TESTS)
   ds4_dependency(gtest HEADER gtest/gtest.h LIBRARY gtest LINK Threads::Threads)

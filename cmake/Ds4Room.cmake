@@ -28,6 +28,9 @@ endif()
 if(DS4_SANITIZE)
   target_compile_definitions(ds4_flags INTERFACE DS4_SANITIZED=1)
 endif()
+if(CMAKE_CROSSCOMPILING_EMULATOR)
+  target_compile_definitions(ds4_flags INTERFACE DS4_EMULATED=1)
+endif()
 
 # ds4_room(NAME SOURCES ... DEPS ...): a folder of src/ as a static library. DEPS is the room's row of
 # the table in docs/architecture.md; tests/tidy holds every #include against the same table.
@@ -45,8 +48,9 @@ function(ds4_app name)
 endfunction()
 
 # ds4_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT s]): one GoogleTest program, one ctest entry.
-# Two labels choose the programs that make ci also builds and runs in another way: `tsan` under the thread
-# sanitizer (what shares memory between threads), `unoptimised` at -O0 (arithmetic). Each has a target, LABEL_tests.
+# Three labels choose the programs that make ci also builds and runs in another way: `tsan` under the thread
+# sanitizer (what shares memory between threads), `unoptimised` at -O0 (arithmetic), `arm64` for 64-bit Arm under an
+# emulator (kernels). Each has a target, LABEL_tests.
 function(ds4_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -58,7 +62,7 @@ function(ds4_test name)
   if(ARG_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
-  foreach(label tsan unoptimised)
+  foreach(label tsan unoptimised arm64)
     if(NOT TARGET ${label}_tests)
       add_custom_target(${label}_tests)
     endif()

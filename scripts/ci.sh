@@ -21,6 +21,8 @@ built() {  # built PRESET TARGET
 # The test programs that carry a label: TARGET is LABEL_tests.
 labelled() { built "$1" "$2_tests" && ctest --preset "$1"; }
 asan_suite() { built asan all && ctest --preset asan; }
+# 64-bit Arm under QEMU, with what .deps/arm64 then holds: packages that nothing else needs.
+arm64() { scripts/deps.sh --arm64 && labelled arm64 arm64; }
 
 steps_begin ci
 if [ "${1:-}" != --after-test ]; then step test make --no-print-directory test; fi
@@ -28,11 +30,12 @@ step format make --no-print-directory format-check
 step longer-tests ctest --preset release-ci  # labelled ci: too long for make test
 step fuzz scripts/fuzz.sh --seconds 20
 step unoptimised labelled unoptimised unoptimised  # results must not come from the optimizer
+step arm64 arm64
 step tsan labelled tsan tsan
 step asan asan_suite
 steps_end
 
-for log in "$logs"/{asan,tsan,unoptimised,fuzz,longer-tests,test}.log; do
+for log in "$logs"/{asan,tsan,arm64,unoptimised,fuzz,longer-tests,test}.log; do
   if [ -f "$log" ]; then
     echo "=== $(basename "$log" .log)"
     grep -E 'tests passed|tests failed|Total Test time|No tests were found|findings$' "$log" || true

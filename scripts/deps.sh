@@ -3,7 +3,11 @@
 # few libraries built static from Debian source packages. A compiler and CMake come from apt when missing and
 # root or sudo is there. Quick when nothing changed; safe to interrupt, to repeat and to run twice at once.
 #
-#   scripts/deps.sh [--refresh]     --refresh asks the mirrors again even if all seems to be there
+#   scripts/deps.sh [--arm64] [--refresh]
+#
+#   --arm64     what the tests for 64-bit Arm need, into .deps/arm64/prefix, cross-compiled where .deps/prefix has
+#               something built (make ci does this; .deps/prefix has to be there)
+#   --refresh   asks the mirrors again even if all seems to be there
 #
 # Exit: 0 ready, 1 something failed (it says what), 2 this machine needs a hand first (it says which).
 # Layout: .deps/prefix (used by the build), .deps/debs and .deps/built (kept downloads and builds, so that a
@@ -37,12 +41,33 @@ source_flags() {  # the CMake options of one source package
                      -DBENCHMARK_INSTALL_DOCS=OFF" ;;
     ftxui)     echo "-DFTXUI_BUILD_DOCS=OFF -DFTXUI_BUILD_EXAMPLES=OFF -DFTXUI_BUILD_TESTS=OFF -DFTXUI_ENABLE_INSTALL=ON" ;;
   esac
+  echo "${cross_flags:-}"
 }
 
 cmake_needed=3.25
 self=$(readlink -f "${BASH_SOURCE[0]}")
 root=$(dirname "$(dirname "$self")")
 deps=$root/.deps
+arch=
+refresh=0
+for arg in "$@"; do
+  case $arg in
+    --arm64) arch=arm64 ;;
+    --refresh) refresh=1 ;;
+    *) sed -n '2,14s/^# \{0,1\}//p' "$self"; exit 2 ;;
+  esac
+done
+if [ -n "$arch" ]; then
+  [ -x "$deps/prefix/usr/bin/ninja" ] || { echo "deps: run scripts/deps.sh first: $deps/prefix/usr/bin/ninja is not there" >&2; exit 2; }
+  export SUITE_APT_ARCH=$arch
+  # Programs and benchmarks are not built for this machine, and so need nothing (preset arm64).
+  packages=(libexpected-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
+            libxxhash-dev libssl-dev libgtest-dev libgmock-dev librapidcheck-dev)
+  sources=(fmtlib spdlog highway)
+  # On CMake's command line the last of several settings counts.
+  cross_flags="-DCMAKE_TOOLCHAIN_FILE=$root/cmake/Arm64.cmake -DCMAKE_MAKE_PROGRAM=$deps/prefix/usr/bin/ninja"
+  deps=$deps/$arch
+fi
 prefix=$deps/prefix
 # shellcheck source=scripts/suite_apt.sh
 . "$root/scripts/suite_apt.sh"
@@ -67,13 +92,6 @@ stamp_key() {  # changes with the package list, the scripts, the release and the
   { cat "$self" "$root/scripts/suite_apt.sh"; echo "$os_id"; readlink -f "$(command -v g++)"; } | sha256sum | cut -d' ' -f1
 }
 is_ready() { [ -f "$prefix/.stamp" ] && [ "$(cat "$prefix/.stamp")" = "$(stamp_key)" ]; }
-
-refresh=0
-case ${1:-} in
-  '') ;;
-  --refresh) refresh=1 ;;
-  *) sed -n '2,9s/^# \{0,1\}//p' "$self"; exit 2 ;;
-esac
 
 mapfile -t missing < <(missing_tools)
 if [ ${#missing[@]} = 0 ] && [ $refresh = 0 ] && is_ready; then exit 0; fi
@@ -256,4 +274,4 @@ printf '%s\n' "${manifest[@]}" > "$stage/MANIFEST"
 stamp_key > "$stage/.stamp"
 if [ -e "$prefix" ]; then mv "$prefix" "$tmp/old"; fi
 mv "$stage" "$prefix"
-say "ready in $((SECONDS - started)) s: .deps/prefix, $(du -sm "$prefix" | cut -f1) MiB"
+say "ready in $((SECONDS - started)) s: ${prefix#"$root/"}, $(du -sm "$prefix" | cut -f1) MiB"

@@ -5,6 +5,8 @@
 #   suite_update  DIR SUITE[-src]   fills DIR/SUITE with its package lists, DIR/SUITE-src with its source lists
 #   suite_apt     DIR SUITE[-src] ARGS..   apt-get ARGS.. against these lists
 #
+# SUITE_APT_ARCH names another architecture than this machine's; its lists belong into a DIR of their own.
+#
 # Mirrors and keyrings come from the machine's own sources (.sources stanzas and one-line .list files), so a
 # machine behind a local mirror stays behind it. Sources that are not Debian's own suites are left out.
 # shellcheck shell=bash
@@ -97,7 +99,7 @@ suite_update() {
   if [ "$suite" != "$own" ]; then
     mirrors=$(echo "$mirrors" | awk -v own="$own" -v suite="$suite" '$2 == own {$2 = suite; print; exit}')
   fi
-  arch=$(dpkg --print-architecture)
+  arch=${SUITE_APT_ARCH:-$(dpkg --print-architecture)}
   mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
   while read -r uri name key valid; do
     echo "$kind [arch=$arch signed-by=$key check-valid-until=$valid] $uri $name main"
@@ -111,6 +113,9 @@ Dir::Etc::PreferencesParts "/dev/null";
 Dir::State::Lists "$dir/lists";
 Dir::Cache "$dir/cache";
 APT::Sandbox::User "root";
+APT::Architecture "$arch";
+#clear APT::Architectures;
+APT::Architectures "$arch";
 APT::Get::Show-Source-VCS "false";
 Acquire::Languages "none";
 Acquire::Retries "3";

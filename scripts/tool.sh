@@ -7,6 +7,9 @@
 #   scripts/tool.sh clang-19 [clang++-19 | llvm-symbolizer-19]
 #                                                  ->  a clang that has the runtimes of its sanitizers and of
 #                                                      libFuzzer, or a program that comes with it
+#   scripts/tool.sh aarch64-linux-gnu-g++ [aarch64-linux-gnu-{gcc,ar,ranlib} | qemu-aarch64]
+#                                                  ->  a cross compiler for 64-bit Arm, or what comes with it:
+#                                                      qemu-aarch64 runs what it has built
 set -euo pipefail
 umask 022
 
@@ -26,6 +29,9 @@ case $name in
   clang-19)
     packages+=(libclang-common-19-dev libclang-rt-19-dev llvm-19)
     programs+=(clang++-19 llvm-symbolizer-19) ;;
+  aarch64-linux-gnu-g++)
+    packages=(g++-aarch64-linux-gnu qemu-user)
+    programs+=(aarch64-linux-gnu-gcc aarch64-linux-gnu-ar aarch64-linux-gnu-ranlib qemu-aarch64) ;;
 esac
 if [[ " ${programs[*]} " != *" $program "* ]]; then fail "no program $program in $name"; fi
 
@@ -58,7 +64,7 @@ suite_update "$deps/apt" "$suite" || fail "these lists are needed to fetch $name
 if ! uris=$(suite_apt "$deps/apt" "$suite" -qq -y --no-install-recommends --print-uris -o Debug::NoLocking=1 \
               install "${packages[@]}" 2> "$tmp/log"); then
   tail -n 5 "$tmp/log" >&2
-  fail "$suite has no package $name"
+  fail "$suite has not all of: ${packages[*]}"
 fi
 mapfile -t wanted < <({ printf '%s\n' "${packages[@]}"
                         echo "$uris" | awk '/^\x27/ {sub(/_.*/, "", $2); if ($2 !~ /python|perl/) print $2}'
@@ -73,6 +79,9 @@ for deb in "$tmp"/*.deb; do dpkg -x "$deb" "$tmp/root"; done
 rm -rf "$tmp/root/usr/share/doc" "$tmp/root/usr/share/man"
 if [ "$name" = clang-19 ]; then  # of LLVM's sixty programs three are used
   find "$tmp/root/usr/lib/llvm-19/bin" ! -type d ! -name 'clang*' ! -name 'llvm-symbolizer' -delete
+fi
+if [ "$name" = aarch64-linux-gnu-g++ ]; then  # of QEMU's thirty machines one
+  find "$tmp/root/usr/bin" -name 'qemu-*' ! -name 'qemu-aarch64' -delete
 fi
 libs=$(find "$tmp/root" -name '*.so.*' -printf '%h\n' | sort -u | sed "s|^$tmp/root|\$here/root|" | paste -sd:)
 mkdir -p "$tmp/bin"

@@ -132,6 +132,7 @@ Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& o) {
   DS4_TRY(auto engine,
           Engine::create(std::move(model), {.backend = o.backend,
                                             .n_threads = o.n_threads,
+                                            .pin_threads = o.pin_threads,
                                             .precision = o.precision,
                                             .prefill_chunk_tokens = o.prefill_chunk_tokens,
                                             .max_sessions = o.batch,

@@ -117,6 +117,8 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str()
       ->group(group);
+  app.add_flag("--pin-threads", o.pin_threads, "keep each thread to a processor of its own")
+      ->group(group);
   app.add_option("--profile", t.profile,
                  "official: the roundings the model was trained with; hf32: none of them")
       ->capture_default_str()

@@ -51,8 +51,9 @@ struct Options {
   Precision precision;
   int64_t prefill_chunk_tokens = 512;
   bool verbose = false;
-  std::optional<int64_t> mem_limit;             // bytes the plan may take at most
-  std::string mem_limit_text;                   // as it was typed
+  std::optional<int64_t> mem_limit;  // bytes the plan may take at most
+  std::string mem_limit_text;        // as it was typed
+  bool pin_threads = false;
   int64_t repack_bytes_max = int64_t{4} << 30;  // for copies of weights in a faster form
   bool profile_ops = false;
   std::optional<int64_t> snapshot_bytes;  // for snapshots of a conversation; unset: what fits

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/reference/reference_ops.h"
+#include "base/log.h"
 
 namespace ds4 {
 
@@ -70,14 +71,20 @@ Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
   }
   Backend backend;
   backend.kind = kind;
-  backend.pool = std::make_unique<ThreadPool>(options.n_threads);
-  const int n_threads = backend.pool->n_threads();
+  backend.pool = std::make_unique<ThreadPool>(options.n_threads, options.pin_threads);
+  const std::string threads = fmt::format("{} threads{}", backend.pool->n_threads(),
+                                          backend.pool->is_pinned() ? ", pinned" : "");
   if (kind == BackendKind::kReference) {
-    backend.device = std::make_unique<HostDevice>(fmt::format("reference, {} threads", n_threads));
+    backend.device = std::make_unique<HostDevice>("reference, " + threads);
     backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
   } else {
-    backend.device = std::make_unique<HostDevice>(
-        fmt::format("cpu, {}, {} threads", cpu::target_name(), n_threads));
+    if (cpu::is_slow_target()) {
+      log::warn("cpu",
+                "this processor has no AVX2, so {} is used: answers will be several times slower",
+                cpu::target_name());
+    }
+    backend.device =
+        std::make_unique<HostDevice>(fmt::format("cpu, {}, {}", cpu::target_name(), threads));
     backend.ops = std::make_unique<cpu::CpuOps>(
         *backend.pool, cpu::CpuOptions{.integer_activations = options.integer_activations});
   }

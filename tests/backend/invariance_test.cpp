@@ -1,7 +1,11 @@
 // One walk through every op the cpu backend writes: the same bits for any number of threads and for
 // every instruction set with a fused multiply-add, and not one allocation once it is warm.
+#include <fmt/format.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
+
+#include "backend/backend.h"
 #include "tests/backend/allocation_count.h"
 #include "tests/backend/backend_test.h"
 #include "tests/support/kv_rows.h"
@@ -208,6 +212,28 @@ TEST_P(InstructionSets, SseDiffersInLastBitsOnly) {
       EXPECT_LE(relative_l2(walk.outs()[i], want[i]), 1e-5) << "output " << i;
     }
   }
+}
+
+// A processor without AVX2 computes, and whoever runs it is told what it computes with and that it
+// is slow, in one line. Nobody else is told anything.
+TEST_P(InstructionSets, AMachineWithoutAvx2SaysSo) {
+  const auto made_on = [](int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    testing::internal::CaptureStderr();
+    const Result<Backend> backend = make_backend(BackendKind::kCpu, {.n_threads = 1});
+    EXPECT_TRUE(backend);
+    return std::pair(std::string(backend->device->description()),
+                     testing::internal::GetCapturedStderr());
+  };
+  for (const auto& [target, name] : {std::pair(HWY_SSE2, "SSE2"), std::pair(HWY_SSE4, "SSE4")}) {
+    const auto [description, said] = made_on(target);
+    EXPECT_EQ(description, fmt::format("cpu, {}, 1 threads", name));
+    EXPECT_NE(said.find(fmt::format("no AVX2, so {} is used", name)), std::string::npos) << said;
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  }
+  const auto [description, said] = made_on(HWY_AVX2);
+  EXPECT_EQ(description, "cpu, AVX2, 1 threads");
+  EXPECT_EQ(said, "");
 }
 #endif
 

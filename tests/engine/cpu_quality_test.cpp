@@ -1,8 +1,16 @@
 // The cpu backend as a whole. hf32 on the lossless file against independent float32 logits; the
 // official profile, where block-quantized weights meet int8 activations, against the reference
 // backend on the same file. What int8 activations cost was measured (docs/testing.md); the
-// thresholds are twice that, so a kernel that loses more is noticed.
+// thresholds are about three times that, so a kernel that loses more is noticed.
+//
+// In a handful of the rows two experts all but tie, and any last bit anywhere decides between them:
+// which rows those are, and so the worst KL, changes with every reordering of a sum. Rows are
+// therefore judged without the worst few, and those few by one loose bound.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "tests/support/compare.h"
 #include "tests/support/nano.h"
@@ -11,7 +19,10 @@
 namespace ds4::test {
 namespace {
 
-#ifdef DS4_SANITIZED
+#ifdef DS4_EMULATED
+constexpr size_t kTokensMax = 129;
+constexpr size_t kReferenceTokensMax = 129;
+#elif defined(DS4_SANITIZED)
 constexpr size_t kTokensMax = 640;
 constexpr size_t kReferenceTokensMax = 129;
 #else
@@ -41,14 +52,14 @@ TEST(CpuQuality, Hf32EqualsFloat32TransformersOnEveryPrompt) {
   std::printf("cpu, hf32, exact, worst: %s\n", worst.to_string().c_str());
 }
 
-// How far integer activations move one recipe. Which rows have an expert near a tie that changes is
-// a matter of last bits: the bounds are twice the worst of all recipes and kernels so far
-// (docs/testing.md), q2's mean apart.
+// How far integer activations move one recipe.
 struct Bound {
   const char* recipe = "";
-  double mean_kl = 0, worst_kl = 0;  // nats per row
-  int top1_changes = 0;              // of all rows compared
+  double mean_kl = 0;    // nats per row, without the kCoinTosses worst rows
+  int top1_changes = 0;  // of all rows compared
 };
+constexpr size_t kCoinTosses = 6;       // of 1247 rows
+constexpr double kCoinTossKlMax = 0.6;  // worst seen in any recipe and version: 0.29
 
 void PrintTo(const Bound& bound, std::ostream* out) { *out << bound.recipe; }
 
@@ -63,8 +74,8 @@ TEST_P(CpuOfficial, StaysNearTheReferenceBackend) {
   const Runner::Options options = {.precision = Precision::official(), .max_logit_rows = 512};
   Runner cpu(BackendKind::kCpu, model.config(), model.weights(), options);
   Runner exact(BackendKind::kReference, model.config(), model.weights(), options);
-  double kl_sum = 0, worst_kl = 0;
-  int n_rows = 0, top1_changes = 0;
+  std::vector<double> kls;
+  int top1_changes = 0;
   for (const ReferencePrompt& p : reference.prompts()) {
     if (p.ids.size() > kReferenceTokensMax || p.name.starts_with("mid51")) continue;
     const int64_t n = static_cast<int64_t>(p.ids.size());
@@ -74,25 +85,29 @@ TEST_P(CpuOfficial, StaysNearTheReferenceBackend) {
     for (size_t at = 0; at < want.size(); at += vocab) {
       const LogitDiff diff =
           compare_logits(std::span(got).subspan(at, vocab), std::span(want).subspan(at, vocab));
-      kl_sum += diff.kl;
-      worst_kl = std::max(worst_kl, diff.kl);
+      kls.push_back(diff.kl);
       top1_changes += !diff.same_top1;
-      ++n_rows;
     }
   }
-  const double mean_kl = kl_sum / n_rows;
-  std::printf("cpu, official, %s: %d rows, KL mean %.3g worst %.3g, top-1 changed %d\n",
-              bound.recipe, n_rows, mean_kl, worst_kl, top1_changes);
+  std::sort(kls.begin(), kls.end());
+  const auto mean = [&](size_t n) {
+    return std::accumulate(kls.begin(), kls.begin() + static_cast<ptrdiff_t>(n), 0.0) /
+           static_cast<double>(n);
+  };
+  const double mean_kl = mean(kls.size() - kCoinTosses);
+  std::printf(
+      "cpu, official, %s: %zu rows, KL mean %.3g, without the %zu worst %.3g, worst %.3g, "
+      "top-1 changed %d\n",
+      bound.recipe, kls.size(), mean(kls.size()), kCoinTosses, mean_kl, kls.back(), top1_changes);
   EXPECT_LE(mean_kl, bound.mean_kl);
-  EXPECT_LE(worst_kl, bound.worst_kl);
+  EXPECT_LE(kls.back(), kCoinTossKlMax);
   EXPECT_LE(top1_changes, bound.top1_changes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, CpuOfficial,
-                         testing::Values(Bound{"exact", 7e-4, 0.43, 22},
-                                         Bound{"mxfp4", 7e-4, 0.43, 22},
-                                         Bound{"q8_0", 7e-4, 0.43, 22}, Bound{"q4", 7e-4, 0.43, 22},
-                                         Bound{"q2", 1.8e-3, 0.43, 22}),
+                         testing::Values(Bound{"exact", 1e-4, 16}, Bound{"mxfp4", 1.8e-4, 16},
+                                         Bound{"q8_0", 1.8e-4, 16}, Bound{"q4", 3.5e-4, 16},
+                                         Bound{"q2", 1.8e-3, 16}),
                          [](const auto& param) { return std::string(param.param.recipe); });
 
 }  // namespace

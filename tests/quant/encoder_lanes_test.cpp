@@ -19,7 +19,7 @@
 namespace ds4::test {
 namespace {
 
-#if defined(DS4_SANITIZED) || !defined(__OPTIMIZE__)
+#if defined(DS4_SANITIZED) || defined(DS4_EMULATED) || !defined(__OPTIMIZE__)
 constexpr int kBlocks = 100;
 #else
 constexpr int kBlocks = 3000;

@@ -25,6 +25,7 @@ int64_t mixes_bytes(const ModelConfig& c, int64_t max_rows) {
 }  // namespace
 
 std::string_view target_name() { return select_kernels().target; }
+bool is_slow_target() { return select_kernels().slow_target; }
 
 CpuOps::CpuOps(ThreadPool& pool, CpuOptions options)
     : HostOps(pool), options_(options), kernels_(select_kernels()), activations_(kernels_) {}

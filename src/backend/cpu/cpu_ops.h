@@ -34,6 +34,8 @@ bool is_repackable(ConstTensor w, const CpuOptions& options);
 
 // The instruction set in use, for people: "AVX2", "AVX-512 VNNI". Thread-compatible.
 std::string_view target_name();
+// Whether that is one of those that only have to run: x86 without AVX2.
+bool is_slow_target();
 
 // Bytes of scratch that reserve() takes with that many threads.
 int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,
@@ -54,6 +56,15 @@ class CpuOps final : public HostOps {
   void do_hc_expand(Tensor streams, ConstTensor y, ConstTensor mix) override;
   void do_hc_head(Tensor x, ConstTensor streams, const HcWeights& w,
                   const HcParams& params) override;
+  void do_rms_norm(Tensor out, ConstTensor x, ConstTensor weight, float eps) override;
+  void do_rope(Tensor x, ConstTensor table, bool inverse) override;
+  void do_compress(std::span<const KvSpan> spans, ConstTensor kv, ConstTensor gate, ConstTensor ape,
+                   ConstTensor norm, std::span<const float> rope_freqs,
+                   const CompressParams& params) override;
+  void do_route(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor bias,
+                float scale) override;
+  void do_route_hashed(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor tokens,
+                       ConstTensor table, float scale) override;
   void do_linear(Tensor out, ConstTensor x, ConstTensor w) override;
   void do_grouped_linear(Tensor out, ConstTensor x, ConstTensor w, int64_t n_groups) override;
   void do_index_topk(Tensor selected, ConstTensor q, ConstTensor weights, float scale,

@@ -26,11 +26,21 @@ void CpuOps::do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcW
     for (int64_t n = begin; n < end; ++n) {
       const float* s = streams.row<float>(n * n_hc);
       // The mixes are scaled instead of the streams: the same up to rounding, without a copy.
-      const float rms = inverse_rms(s, n_hc * hidden, params.rms_eps);
+      const float rms = kernels_.inverse_rms(s, n_hc * hidden, params.rms_eps);
       float* m = mixes_ + n * n_mix;
-      for (int64_t i = 0; i < n_mix; ++i) m[i] *= rms;
       float pre[kMaxHc];
-      split_mixes(m, w, params, pre, mix.row<float>(n));
+      if (n_hc == 4) {
+        kernels_.split_mixes_4(pre, mix.row<float>(n),
+                               {.mixes = m,
+                                .inverse_rms = rms,
+                                .base = w.base.row<float>(0),
+                                .scale = w.scale.row<float>(0),
+                                .sinkhorn_iters = params.sinkhorn_iters,
+                                .eps = params.hc_eps});
+      } else {
+        for (int64_t i = 0; i < n_mix; ++i) m[i] *= rms;
+        split_mixes(m, w, params, pre, mix.row<float>(n));
+      }
       kernels_.weighted_sum(x.row<float>(n), s, pre, n_hc, hidden);
     }
   });
@@ -56,7 +66,7 @@ void CpuOps::do_hc_head(Tensor x, ConstTensor streams, const HcWeights& w, const
   split(streams.dim(0), 2 * n_hc * hidden, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float* s = streams.row<float>(n * n_hc);
-      const float rms = inverse_rms(s, n_hc * hidden, params.rms_eps);
+      const float rms = kernels_.inverse_rms(s, n_hc * hidden, params.rms_eps);
       float* m = mixes_ + n * n_hc;
       for (int64_t j = 0; j < n_hc; ++j) m[j] *= rms;
       float weight[kMaxHc];

@@ -42,6 +42,10 @@ class HostOps : public Ops {
  protected:
   ThreadPool& pool_;
 
+  void do_compress(std::span<const KvSpan> spans, ConstTensor kv, ConstTensor gate, ConstTensor ape,
+                   ConstTensor norm, std::span<const float> rope_freqs,
+                   const CompressParams& params) override;
+
  private:
   void do_embed(Tensor x, ConstTensor table, ConstTensor tokens) override;
   void do_broadcast_streams(Tensor streams, ConstTensor x) override;
@@ -53,9 +57,6 @@ class HostOps : public Ops {
   void do_rope(Tensor x, ConstTensor table, bool inverse) override;
   void do_round_kv(Tensor kv, int64_t rope_head_dim, const Precision& precision) override;
   void do_round_index(Tensor rows) override;
-  void do_compress(std::span<const KvSpan> spans, ConstTensor kv, ConstTensor gate, ConstTensor ape,
-                   ConstTensor norm, std::span<const float> rope_freqs,
-                   const CompressParams& params) override;
   void do_append_raw(std::span<const KvSpan> spans, ConstTensor kv) override;
   void do_route(Tensor ids, Tensor weights, ConstTensor logits, ConstTensor bias,
                 float scale) override;

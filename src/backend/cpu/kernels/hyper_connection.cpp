@@ -10,8 +10,6 @@
 #include <hwy/highway.h>
 // clang-format on
 
-#include <algorithm>
-
 #include "backend/cpu/kernels/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,35 +21,82 @@ using Tag = hn::CappedTag<float, 16>;
 using Vec = hn::Vec<Tag>;
 constexpr int64_t kVecLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
 
+// A vector of channels: whole ones are loaded and stored as such, the last channels one by one.
+template <bool kWhole>
+HWY_INLINE Vec load(const float* p, size_t n) {
+  return kWhole ? hn::LoadU(Tag(), p) : hn::LoadN(Tag(), p, n);
+}
+template <bool kWhole>
+HWY_INLINE void store(Vec v, float* p, size_t n) {
+  if constexpr (kWhole) {
+    hn::StoreU(v, Tag(), p);
+  } else {
+    hn::StoreN(v, Tag(), p, n);
+  }
+}
+
+// kHc streams, or n_hc when kHc is 0: four are what every known model has.
+template <bool kWhole, int kHc>
+HWY_INLINE void weighted_sum_vector(float* x, const float* streams, const float* weight,
+                                    int64_t n_hc, int64_t hidden, size_t n) {
+  Vec sum = hn::Zero(Tag());
+  for (int64_t j = 0; j < (kHc == 0 ? n_hc : kHc); ++j) {
+    sum = hn::MulAdd(hn::Set(Tag(), weight[j]), load<kWhole>(streams + j * hidden, n), sum);
+  }
+  store<kWhole>(sum, x, n);
+}
+
+template <bool kWhole, int kHc>
+HWY_INLINE void expand_vector(float* streams, const float* y, const float* post, const float* comb,
+                              int64_t n_hc, int64_t hidden, size_t n) {
+  const Tag d;
+  const int64_t n_streams = kHc == 0 ? n_hc : kHc;
+  const Vec out = load<kWhole>(y, n);
+  Vec old[kHc == 0 ? kMaxHc : kHc];
+  for (int64_t j = 0; j < n_streams; ++j) old[j] = load<kWhole>(streams + j * hidden, n);
+  for (int64_t k = 0; k < n_streams; ++k) {
+    Vec sum = hn::Mul(hn::Set(d, post[k]), out);
+    for (int64_t j = 0; j < n_streams; ++j) {
+      sum = hn::MulAdd(hn::Set(d, comb[j * n_streams + k]), old[j], sum);
+    }
+    store<kWhole>(sum, streams + k * hidden, n);
+  }
+}
+
+template <int kHc>
+void weighted_sum_of(float* x, const float* streams, const float* weight, int64_t n_hc,
+                     int64_t hidden) {
+  int64_t c = 0;
+  for (; c + kVecLanes <= hidden; c += kVecLanes) {
+    weighted_sum_vector<true, kHc>(x + c, streams + c, weight, n_hc, hidden, 0);
+  }
+  if (c == hidden) return;
+  weighted_sum_vector<false, kHc>(x + c, streams + c, weight, n_hc, hidden,
+                                  static_cast<size_t>(hidden - c));
+}
+
+template <int kHc>
+void expand_of(float* streams, const float* y, const float* post, const float* comb, int64_t n_hc,
+               int64_t hidden) {
+  int64_t c = 0;
+  for (; c + kVecLanes <= hidden; c += kVecLanes) {
+    expand_vector<true, kHc>(streams + c, y + c, post, comb, n_hc, hidden, 0);
+  }
+  if (c == hidden) return;
+  expand_vector<false, kHc>(streams + c, y + c, post, comb, n_hc, hidden,
+                            static_cast<size_t>(hidden - c));
+}
+
 void weighted_sum(float* x, const float* streams, const float* weight, int64_t n_hc,
                   int64_t hidden) {
-  const Tag d;
-  for (int64_t c = 0; c < hidden; c += kVecLanes) {
-    const size_t n = static_cast<size_t>(std::min(kVecLanes, hidden - c));
-    Vec sum = hn::Zero(d);
-    for (int64_t j = 0; j < n_hc; ++j) {
-      sum = hn::MulAdd(hn::Set(d, weight[j]), hn::LoadN(d, streams + j * hidden + c, n), sum);
-    }
-    hn::StoreN(sum, d, x + c, n);
-  }
+  const auto run = n_hc == 4 ? weighted_sum_of<4> : weighted_sum_of<0>;
+  run(x, streams, weight, n_hc, hidden);
 }
 
 void expand(float* streams, const float* y, const float* post, const float* comb, int64_t n_hc,
             int64_t hidden) {
-  const Tag d;
-  for (int64_t c = 0; c < hidden; c += kVecLanes) {
-    const size_t n = static_cast<size_t>(std::min(kVecLanes, hidden - c));
-    const Vec out = hn::LoadN(d, y + c, n);
-    Vec old[kMaxHc];
-    for (int64_t j = 0; j < n_hc; ++j) old[j] = hn::LoadN(d, streams + j * hidden + c, n);
-    for (int64_t k = 0; k < n_hc; ++k) {
-      Vec sum = hn::Mul(hn::Set(d, post[k]), out);
-      for (int64_t j = 0; j < n_hc; ++j) {
-        sum = hn::MulAdd(hn::Set(d, comb[j * n_hc + k]), old[j], sum);
-      }
-      hn::StoreN(sum, d, streams + k * hidden + c, n);
-    }
-  }
+  const auto run = n_hc == 4 ? expand_of<4> : expand_of<0>;
+  run(streams, y, post, comb, n_hc, hidden);
 }
 
 }  // namespace HWY_NAMESPACE

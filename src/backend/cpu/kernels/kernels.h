@@ -83,8 +83,27 @@ struct IndexScoreArgs {
   float* scores = nullptr;
 };
 
+// The entries of a compressor's window: what is pooled is kv[i], its score gate[i] + bias[i].
+struct PoolArgs {
+  const float* kv[128];
+  const float* gate[128];
+  const std::byte* bias[128];  // f32 or f16
+  int n = 0;
+};
+
+// The mixes of one row of four streams, and what turns them into weights (HcWeights, HcParams).
+struct SplitArgs {
+  const float* mixes = nullptr;  // [24], not scaled yet
+  float inverse_rms = 0;
+  const float* base = nullptr;   // [24]
+  const float* scale = nullptr;  // [3]
+  int64_t sinkhorn_iters = 0;
+  float eps = 0;
+};
+
 struct Kernels {
-  std::string_view target;  // for people: "AVX-512 VNNI"
+  std::string_view target;   // for people: "AVX-512 VNNI"
+  bool slow_target = false;  // x86 without AVX2: runs, and no kernel was made for it
 
   DotFn dot_f32 = nullptr;  // f32 activations
   DotFn dot_f16 = nullptr;
@@ -125,6 +144,23 @@ struct Kernels {
   void (*swiglu)(float* out, const float* g, const float* u, float scale, float limit,
                  int64_t n) = nullptr;
 
+  // Rows of n values (kernels/row_ops.cpp). `out` may be an input.
+  float (*inverse_rms)(const float* x, int64_t n, float eps) = nullptr;
+  // out = x / rms(x), times weight unless that is null
+  void (*rms_norm)(float* out, const float* x, const float* weight, int64_t n, float eps) = nullptr;
+  // Rotates neighbouring pairs; table holds (cos, sin).
+  void (*rotate)(float* x, const float* table, int64_t n_pairs, bool inverse) = nullptr;
+  // sqrt(softplus(logit))
+  void (*router_scores)(float* scores, const float* logits, int64_t n) = nullptr;
+  // out = softmax-weighted mean of the entries, channel by channel; sums in f64.
+  void (*pool_f32)(float* out, const PoolArgs& args, int64_t n) = nullptr;
+  void (*pool_f16)(float* out, const PoolArgs& args, int64_t n) = nullptr;
+  // out = x + bias
+  void (*add_bias_f32)(float* out, const float* x, const std::byte* bias, int64_t n) = nullptr;
+  void (*add_bias_f16)(float* out, const float* x, const std::byte* bias, int64_t n) = nullptr;
+
+  // split_mixes() of host/hc_mix.h for four streams.
+  void (*split_mixes_4)(float* pre, float* mix, const SplitArgs& args) = nullptr;
   // x = sum_j weight_j streams_j.  x [hidden] · streams [n_hc, hidden] · weight [n_hc]
   void (*weighted_sum)(float* x, const float* streams, const float* weight, int64_t n_hc,
                        int64_t hidden) = nullptr;
@@ -146,5 +182,6 @@ void add_attention(Kernels& kernels);
 void add_index_scores(Kernels& kernels);
 void add_hyper_connection(Kernels& kernels);
 void add_swiglu(Kernels& kernels);
+void add_row_ops(Kernels& kernels);
 
 }  // namespace ds4::cpu

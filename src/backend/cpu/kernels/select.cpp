@@ -22,6 +22,9 @@ std::string_view name_of(int64_t target) {
       return "SSE4";
     case HWY_SSE2:
       return "SSE2";
+#elif HWY_ARCH_ARM
+    case HWY_NEON_WITHOUT_AES:
+      return "NEON";
 #endif
     default:
       return hwy::TargetName(target);
@@ -35,7 +38,11 @@ Kernels select_kernels() {
   const int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;
   hwy::GetChosenTarget().Update(supported);
   Kernels kernels;
-  kernels.target = name_of(supported & -supported);
+  const int64_t best = supported & -supported;
+  kernels.target = name_of(best);
+#if HWY_ARCH_X86
+  kernels.slow_target = best == HWY_SSE4 || best == HWY_SSE2;
+#endif
   add_float_dots(kernels);
   add_a8_dots(kernels);
   add_q8_k_dots(kernels);
@@ -44,6 +51,7 @@ Kernels select_kernels() {
   add_index_scores(kernels);
   add_hyper_connection(kernels);
   add_swiglu(kernels);
+  add_row_ops(kernels);
   return kernels;
 }
 
