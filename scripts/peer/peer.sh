@@ -103,7 +103,8 @@ run_private() {
   exec "$peer/root"/usr/lib*/ld-linux-*.so.* --library-path "$(libraries)" "$program" "$@"
 }
 
-# The libraries of ggml for one kind of processor: the newest that this one can run.
+# The libraries of ggml for one kind of processor: the newest that this one can run. Not the one with AMX
+# (sapphirerapids): with it llama.cpp 0.7.0 aborts when it makes a context for this architecture.
 cpu_kinds=(zen4:avx512_bf16 icelake:avx512_vnni skylakex:avx512f haswell:avx2 x64:sse2)
 cpu_library() {
   local flags kind
