@@ -63,19 +63,29 @@ make_model() {  # make_model NAME: $work/NAME.gguf
 }
 
 run_ours() {  # run_ours FILE THREADS: prefill and decode rates
-  "$bin/ds4-bench" -m "$1" --allow-slice -t "$2" --prompt-file "$root/models/nano/held_text.txt" \
+  "$bin/ds4-bench" -m "$1" --allow-slice --warm-weights -t "$2" --prompt-file "$root/models/nano/held_text.txt" \
     --ctx-start $prompt_tokens --ctx-max $prompt_tokens --gen-tokens $answer_tokens 2> "$work/log" |
     awk -F, 'NR == 2 { print $3 "\t" $5 }'
 }
 
-# Behind as many tokens as ours (-d), and read in two runs because -d is for all tests of a run.
-run_theirs() {
+peer_tool() { "$root/scripts/peer/peer.sh" "${peer[@]}" llama "$@" 2> "$work/log"; }
+
+# Nano: llama-bench, whose warm-up reads a whole prompt; in two runs, because -d (the answer comes behind as many
+# tokens as ours) is for all tests of a run. A slice of Flash takes minutes that way, most of them warm-up and
+# loading: llama-batched-bench with one sequence loads once, warms up shortly as ours does then, and times both.
+run_theirs() {  # run_theirs FILE THREADS: prefill and decode rates
   local part
-  for part in "-p $prompt_tokens -n 0" "-p 0 -n $answer_tokens -d $prompt_tokens"; do
-    # shellcheck disable=SC2086  # two flags
-    "$root/scripts/peer/peer.sh" "${peer[@]}" llama llama-bench -m "$1" -t "$2" -ngl 0 -r 1 $part -o jsonl 2> "$work/log" |
-      sed -n 's/.*"avg_ts": \([0-9.]*\).*/\1/p'
-  done | paste -sd '\t'
+  case $1 in
+    */flash*)
+      peer_tool llama-batched-bench -m "$1" -t "$2" -tb "$2" -ngl 0 -c $((2 * prompt_tokens)) -npp $prompt_tokens \
+        -ntg $answer_tokens -npl 1 --output-format jsonl |
+        sed -n 's/.*"speed_pp": \([0-9.]*\),.*"speed_tg": \([0-9.]*\),.*/\1\t\2/p' ;;
+    *)
+      for part in "-p $prompt_tokens -n 0" "-p 0 -n $answer_tokens -d $prompt_tokens"; do
+        # shellcheck disable=SC2086  # two flags
+        peer_tool llama-bench -m "$1" -t "$2" -ngl 0 -r 1 $part -o jsonl | sed -n 's/.*"avg_ts": \([0-9.]*\).*/\1/p'
+      done | paste -sd '\t' ;;
+  esac
 }
 
 load_average() { cut -d ' ' -f 1 /proc/loadavg; }

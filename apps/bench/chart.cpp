@@ -159,8 +159,10 @@ std::string rate_chart(std::string_view title, std::string_view subtitle,
                       [](const Row& row) { return row.prefill_tps; }};
   const Panel answering{316, 506, "answer", "answering, tokens a second",
                         [](const Row& row) { return row.gen_tps; }};
-  out += draw(reading, axis, rows) + draw(answering, axis, rows);
-  out += context_labels(axis, rows, 524);
+  out += draw(reading, axis, rows);
+  const bool answered = std::ranges::any_of(rows, [](const Row& row) { return row.gen_tps > 0; });
+  if (answered) out += draw(answering, axis, rows);
+  out += context_labels(axis, rows, (answered ? answering : reading).bottom + 18);
   out += fmt::format(
       "<text class=\"ink\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">context, "
       "tokens</text>\n</svg>\n",

@@ -23,20 +23,24 @@ Result<int> show_machine(const Options& o) {
   if (!limits && limits.error().code == ErrorCode::kCancelled) return app::kExitInterrupted;
   if (!limits) return tl::unexpected(limits.error());
 
-  std::string text = fmt::format(
-      "{:<32}{:>22}{:>22}\n", limits->target, "1 thread",
-      limits->n_threads == 1 ? "1 thread" : fmt::format("{} threads", limits->n_threads));
-  const auto line = [&](const std::string& name, const machine::Limit& limit) {
+  std::string text;
+  const auto line = [&](const std::string& name, const std::string& one, const std::string& all) {
+    text += fmt::format("{:<32}{:>22}", name, one);
+    if (limits->n_threads > 1) text += fmt::format("{:>22}", all);
+    text += '\n';
+  };
+  const auto rates = [&](const std::string& name, const machine::Limit& limit) {
     const auto cell = [](const machine::Rate& rate) {
       return fmt::format("{:.1f} ({:.1f})", rate.best, rate.median);
     };
-    text += fmt::format("{:<32}{:>22}{:>22}\n", name, cell(limit.one), cell(limit.all));
+    line(name, cell(limit.one), cell(limit.all));
   };
-  line("memory read, GB/s", limits->memory_read);
-  line("  in large pages", limits->memory_read_large);
-  line(fmt::format("cache read ({} KiB), GB/s", options.cache_bytes >> 10), limits->cache_read);
-  line("int8 multiply-adds, 10^9/s", limits->int8);
-  line("f32 multiply-adds, 10^9/s", limits->f32);
+  line(limits->target, "1 thread", fmt::format("{} threads", limits->n_threads));
+  rates("memory read, GB/s", limits->memory_read);
+  rates("  in large pages", limits->memory_read_large);
+  rates(fmt::format("cache read ({} KiB), GB/s", options.cache_bytes >> 10), limits->cache_read);
+  rates("int8 multiply-adds, 10^9/s", limits->int8);
+  rates("f32 multiply-adds, 10^9/s", limits->f32);
   text += fmt::format("best of {} measurements (median)\n", options.repeat);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     return fail(ErrorCode::kIo,

@@ -58,7 +58,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
 
 // Flags that need more than a conversion.
 struct Text {
-  std::string backend = "cpu", profile = "official", mem_limit;
+  std::string backend = "cpu", profile = "official", mem_limit, repack = "4G";
   bool cpu = false, version = false;
 };
 
@@ -166,6 +166,8 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str()
       ->group(group);
+  app.add_flag("--pin-threads", o.pin_threads, "keep each thread to a processor of its own")
+      ->group(group);
   app.add_option("--profile", t.profile,
                  "official: the roundings the model was trained with; hf32: none of them")
       ->capture_default_str()
@@ -177,6 +179,11 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->group(group);
   app.add_option("--prefill-chunk", o.prefill_chunk_tokens, "prompt tokens per step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--repack", t.repack,
+                 "memory for copies of weights in a form that is read faster; 0: none")
+      ->type_name("SIZE")
       ->capture_default_str()
       ->group(group);
   app.add_option("--mem-limit", t.mem_limit,
@@ -211,6 +218,9 @@ Result<void> check_frontiers(Options& o) {
 Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
   DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
   DS4_TRY(o.precision, precision_from_name(t.profile));
+  const auto repack = parse_size_or_none(t.repack);
+  if (!repack) return fail_within("--repack", repack.error());
+  o.repack_bytes_max = *repack;
   if (app.count("--mem-limit") > 0) {
     const auto size = parse_byte_size(t.mem_limit);
     if (!size) return fail_within("--mem-limit", size.error());

@@ -40,6 +40,8 @@ struct Options {
   int n_threads = 0;
   Precision precision;
   int64_t prefill_chunk_tokens = 512;
+  bool pin_threads = false;
+  int64_t repack_bytes_max = int64_t{4} << 30;  // for copies of weights in a faster form
   app::MemoryLimit mem_limit;
   bool quality = false;
   bool warm_weights = false;

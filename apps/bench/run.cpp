@@ -18,6 +18,7 @@
 #include "common/signals.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
+#include "engine/repack.h"
 #include "facts.h"
 #include "output.h"
 #include "sweep.h"
@@ -100,9 +101,9 @@ bool warm_weights(const Model& model, const Options& o) {
 MemoryPlanInput plan_input(const Model& model, const Options& o) {
   // Two points in time that are gone back to; the other sessions have one. Their pages are the
   // sessions' own.
+  const ModelConfig& config = model.config();
   const int64_t point_bytes =
-      KvCache::bytes_needed(model.config(), model.config().compress_ratios,
-                            kv_storage(o.backend, o.precision), 1);
+      KvCache::bytes_needed(config, config.compress_ratios, kv_storage(o.backend, o.precision), 1);
   return {.weight_bytes = model.file().file_bytes(),
           .backend = o.backend,
           .backend_options = {.n_threads = o.n_threads,
@@ -112,19 +113,31 @@ MemoryPlanInput plan_input(const Model& model, const Options& o) {
           .max_sessions = o.batch,
           .n_sessions = o.batch,
           .ctx_tokens = o.ctx_alloc,
-          .snapshot_bytes = (o.batch + 1) * point_bytes};
+          .snapshot_bytes = (o.batch + 1) * point_bytes,
+          .repack_bytes = std::min(
+              o.repack_bytes_max,
+              repackable_bytes(model.weights(), o.backend,
+                               {.integer_activations = o.precision != Precision::hf32()}))};
 }
 
 Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& o) {
-  DS4_TRY_VOID(
-      app::check_memory_plan(model.config(), plan_input(model, o), o.mem_limit, false, o.verbose));
+  auto planned =
+      app::check_memory_plan(model.config(), plan_input(model, o), o.mem_limit, false, o.verbose);
+  if (!planned) {
+    // The plan speaks of ds4's flag.
+    planned.error().message += "; the context is --ctx-alloc here";
+    return tl::unexpected(std::move(planned.error()));
+  }
+  const app::GrantedMemory granted = *planned;
   DS4_TRY(auto engine,
           Engine::create(std::move(model), {.backend = o.backend,
                                             .n_threads = o.n_threads,
+                                            .pin_threads = o.pin_threads,
                                             .precision = o.precision,
                                             .prefill_chunk_tokens = o.prefill_chunk_tokens,
                                             .max_sessions = o.batch,
-                                            .snapshots = {.bytes_max = 0}}));
+                                            .snapshots = {.bytes_max = 0},
+                                            .repack_bytes_max = granted.repack_bytes}));
   const int64_t kv_bytes = Session::bytes_needed(*engine, {.ctx_tokens = o.ctx_alloc});
   app::print_error(without_controls(fmt::format(
       "ds4-bench: {} on {}: {}, context {} tokens{} in {}\n", engine->model().general_name(),
@@ -230,7 +243,8 @@ Result<void> measure(Engine& engine, std::span<const Token> prompt, const Option
 }
 
 std::string chart_subtitle(const Options& o, Engine& engine) {
-  std::string text = fmt::format("{}; median of {}", engine.device().description(), o.repeat);
+  std::string text(engine.device().description());
+  if (o.repeat > 1) text += fmt::format("; median of {}", o.repeat);
   if (o.batch > 1) text += fmt::format("; {} sessions together", o.batch);
   if (o.gen_tokens > 0) text += fmt::format("; {} tokens answered", o.gen_tokens);
   return text;

@@ -122,8 +122,17 @@ Result<double> Sweep::decode(int64_t n_tokens, std::vector<double>& step_ms) {
 }
 
 Result<void> Sweep::warm_up(int64_t n_tokens) {
+  // A whole chunk also touches all of the workspace; with a large model it takes longer than that
+  // is worth.
+  constexpr int64_t kShort = 64;
+  constexpr double kShortSeconds = 0.5;
   std::vector<double> unused;
-  for (Lane& lane : lanes_) DS4_TRY_VOID(prefill(lane, n_tokens, "warming up"));
+  for (Lane& lane : lanes_) {
+    DS4_TRY(const double seconds, prefill(lane, std::min(n_tokens, kShort), "warming up"));
+    if (n_tokens > kShort && seconds < kShortSeconds) {
+      DS4_TRY_VOID(prefill(lane, n_tokens, "warming up"));
+    }
+  }
   if (options_.gen_tokens > 0) {
     DS4_TRY_VOID(decode(std::min<int64_t>(2, options_.gen_tokens), unused));
   }

@@ -76,7 +76,7 @@ class Sweep {
   static Result<Sweep> create(Engine& engine, std::span<const Token> prompt,
                               const SweepOptions& options, SweepHooks hooks);
 
-  // Reads a little and answers a little, so that the first row does not pay for pages that are
+  // Reads up to `n_tokens` and answers two, so that the first row does not pay for pages that are
   // touched for the first time. Leaves nothing behind. Errors: as measure().
   Result<void> warm_up(int64_t n_tokens);
 

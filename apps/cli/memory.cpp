@@ -2,15 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/byte_size.h"
 #include "common/memory_check.h"
 #include "dump.h"
 #include "engine/calibrator.h"
 #include "engine/memory_plan.h"
+#include "engine/repack.h"
 #include "engine/snapshot.h"
 
 namespace ds4::cli {
 namespace {
+
+int64_t repack_bytes_wanted(const Model& model, const Options& options) {
+  return std::min(
+      options.repack_bytes_max,
+      repackable_bytes(model.weights(), options.backend,
+                       {.integer_activations = options.precision != Precision::hf32()}));
+}
 
 MemoryPlanInput plan_input(const Model& model, const Options& options, int64_t snapshot_bytes) {
   return {.weight_bytes = model.file().file_bytes(),
@@ -23,6 +33,7 @@ MemoryPlanInput plan_input(const Model& model, const Options& options, int64_t s
           .n_sessions = 1,
           .ctx_tokens = options.ctx_tokens,
           .snapshot_bytes = snapshot_bytes,
+          .repack_bytes = options.mode == Mode::kImatrix ? 0 : repack_bytes_wanted(model, options),
           .statistics_bytes = options.mode == Mode::kImatrix
                                   ? Calibrator::bytes_needed(model.config(), model.has_mtp(),
                                                              options.prefill_chunk_tokens)
@@ -39,8 +50,8 @@ int64_t snapshot_bytes_wanted(const Options& options) {
   return options.snapshot_bytes.value_or(SnapshotOptions{}.bytes_max);
 }
 
-Result<int64_t> check_memory_plan(const Model& model, const Options& options,
-                                  int64_t snapshot_bytes) {
+Result<app::GrantedMemory> check_memory_plan(const Model& model, const Options& options,
+                                             int64_t snapshot_bytes) {
   return app::check_memory_plan(model.config(), plan_input(model, options, snapshot_bytes),
                                 limit_of(options), !options.snapshot_bytes.has_value(),
                                 options.verbose);

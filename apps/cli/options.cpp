@@ -42,6 +42,7 @@ struct Text {
   std::string backend = "cpu";
   std::string profile = "official";
   std::string mem_limit;
+  std::string repack = "4G";
   std::string input;  // the positional "-"
   bool think = false, think_max = false, nothink = false, version = false;
   bool inspect = false, dump_tokens = false, cpu = false;
@@ -116,12 +117,19 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str()
       ->group(group);
+  app.add_flag("--pin-threads", o.pin_threads, "keep each thread to a processor of its own")
+      ->group(group);
   app.add_option("--profile", t.profile,
                  "official: the roundings the model was trained with; hf32: none of them")
       ->capture_default_str()
       ->group(group);
   app.add_option("--prefill-chunk", o.prefill_chunk_tokens, "prompt tokens per step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--repack", t.repack,
+                 "memory for copies of weights in a form that is read faster; 0: none")
+      ->type_name("SIZE")
       ->capture_default_str()
       ->group(group);
   app.add_option("--mem-limit", t.mem_limit,
@@ -218,6 +226,9 @@ Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
   DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
   DS4_TRY(o.precision, precision_from_name(t.profile));
   DS4_TRY_VOID(check_sampler_options(o.sampler));
+  const auto repack = parse_size_or_none(t.repack);
+  if (!repack) return fail_within("--repack", repack.error());
+  o.repack_bytes_max = *repack;
   if (app.count("--mem-limit") > 0) {
     const auto size = parse_byte_size(t.mem_limit);
     if (!size) return fail_within("--mem-limit", size.error());

@@ -53,6 +53,8 @@ struct Options {
   bool verbose = false;
   std::optional<int64_t> mem_limit;  // bytes the plan may take at most
   std::string mem_limit_text;        // as it was typed
+  bool pin_threads = false;
+  int64_t repack_bytes_max = int64_t{4} << 30;  // for copies of weights in a faster form
   bool profile_ops = false;
   std::optional<int64_t> snapshot_bytes;  // for snapshots of a conversation; unset: what fits
 

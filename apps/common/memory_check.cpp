@@ -17,6 +17,7 @@ std::string parts(const MemoryPlan& plan) {
     if (bytes > 0) text += fmt::format("  {:<12}{:>12}  {}\n", name, format_byte_size(bytes), note);
   };
   line("weights", plan.weights, "mapped from the file");
+  line("repacked", plan.repacked, "copies of weights in a faster form");
   line("KV cache", plan.kv_cache, fmt::format("{} tokens", plan.ctx_tokens));
   line("snapshots", plan.snapshots, "to go back to");
   line("workspace", plan.workspace, "activations of the largest step");
@@ -38,15 +39,20 @@ MemoryBudget memory_budget(int64_t weight_bytes, const MemoryLimit& limit) {
   return {memory.available_bytes, std::move(memory.source)};
 }
 
-Result<int64_t> check_memory_plan(const ModelConfig& config, MemoryPlanInput input,
-                                  const MemoryLimit& limit, bool snapshots_may_shrink,
-                                  bool verbose) {
+Result<GrantedMemory> check_memory_plan(const ModelConfig& config, MemoryPlanInput input,
+                                        const MemoryLimit& limit, bool snapshots_may_shrink,
+                                        bool verbose) {
   DS4_TRY(MemoryPlan plan, MemoryPlan::make(config, input));
   const MemoryBudget allowed = memory_budget(input.weight_bytes, limit);
   if (plan.total() > allowed.bytes && snapshots_may_shrink) {
     // Snapshots save time and nothing else: they take what is left.
     const int64_t missing = plan.total() - allowed.bytes;
     input.snapshot_bytes = std::max<int64_t>(0, input.snapshot_bytes - missing);
+    DS4_TRY(plan, MemoryPlan::make(config, input));
+  }
+  if (plan.total() > allowed.bytes && input.repack_bytes > 0) {
+    const int64_t missing = plan.total() - allowed.bytes;
+    input.repack_bytes = std::max<int64_t>(0, input.repack_bytes - missing);
     DS4_TRY(plan, MemoryPlan::make(config, input));
   }
   DS4_TRY_VOID(check_memory(plan, allowed, config, input));
@@ -56,7 +62,7 @@ Result<int64_t> check_memory_plan(const ModelConfig& config, MemoryPlanInput inp
   } else {
     print_error(fmt::format("memory {}\n", plan.summary()));
   }
-  return input.snapshot_bytes;
+  return GrantedMemory{input.snapshot_bytes, input.repack_bytes};
 }
 
 }  // namespace ds4::app

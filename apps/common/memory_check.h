@@ -19,12 +19,18 @@ struct MemoryLimit {
 // What the system leaves us or the user allows, whichever is less.
 MemoryBudget memory_budget(int64_t weight_bytes, const MemoryLimit& limit);
 
+// What a plan that fits leaves for what only saves time.
+struct GrantedMemory {
+  int64_t snapshot_bytes = 0;
+  int64_t repack_bytes = 0;
+};
+
 // Prints the plan on standard error: one line, or a line a part when `verbose`. With
-// `snapshots_may_shrink` they take what is left. Returns the bytes snapshots may take. Errors:
+// `snapshots_may_shrink` they take what is left, and so do copies of weights. Errors:
 // kOutOfMemory with the numbers and the largest context that fits; kInvalidArgument for a context
 // outside the model's.
-Result<int64_t> check_memory_plan(const ModelConfig& config, MemoryPlanInput input,
-                                  const MemoryLimit& limit, bool snapshots_may_shrink,
-                                  bool verbose);
+Result<GrantedMemory> check_memory_plan(const ModelConfig& config, MemoryPlanInput input,
+                                        const MemoryLimit& limit, bool snapshots_may_shrink,
+                                        bool verbose);
 
 }  // namespace ds4::app

@@ -41,7 +41,7 @@ Exit codes: 0 the run finished, 1 errors or below --min-pass, 2 wrong command li
 
 // Flags that need more than a conversion.
 struct Text {
-  std::string backend = "cpu", profile = "official", mem_limit, effort = "low";
+  std::string backend = "cpu", profile = "official", mem_limit, repack = "4G", effort = "low";
   bool think = false, nothink = false, cpu = false, version = false;
   bool list_cases = false, self_test = false;
 };
@@ -232,6 +232,11 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(int64_t{1}, int64_t{65536}))
       ->capture_default_str()
       ->group(group);
+  app.add_option("--repack", t.repack,
+                 "memory for copies of weights in a form that is read faster; 0: none")
+      ->type_name("SIZE")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--mem-limit", t.mem_limit,
                  "refuse to start when more memory would be needed, e.g. 8G or 512M")
       ->type_name("SIZE")
@@ -288,6 +293,9 @@ Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
   DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
   DS4_TRY(o.precision, precision_from_name(t.profile));
   DS4_TRY_VOID(eval::check_answer_options(o.answer));
+  const auto repack = parse_size_or_none(t.repack);
+  if (!repack) return fail_within("--repack", repack.error());
+  o.repack_bytes_max = *repack;
   if (app.count("--mem-limit") > 0) {
     const auto size = parse_byte_size(t.mem_limit);
     if (!size) return fail_within("--mem-limit", size.error());

@@ -60,6 +60,7 @@ struct Options {
   int n_threads = 0;
   Precision precision;
   int64_t prefill_chunk_tokens = 512;
+  int64_t repack_bytes_max = int64_t{4} << 30;  // for copies of weights in a faster form
   app::MemoryLimit mem_limit;
   bool verbose = false;
 

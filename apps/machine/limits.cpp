@@ -131,7 +131,8 @@ Result<Limits> measure(const Options& o) {
   DS4_TRY_VOID(measure_memory(m, false, limits.memory_read));
   DS4_TRY_VOID(measure_memory(m, true, limits.memory_read_large));
 
-  const int64_t cache_bytes = std::max<int64_t>(1, o.cache_bytes / 4096) * 4096;
+  const int64_t cache_bytes = std::max<int64_t>(2, o.cache_bytes / 4096) * 4096;
+  static_assert(kOperandBytes <= 2 * 4096);
   HostDevice device("");
   DS4_TRY(const Buffer cache, device.allocate(limits.n_threads * cache_bytes));
   std::memset(cache.data(), 1, static_cast<size_t>(cache.size_bytes()));

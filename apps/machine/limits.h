@@ -60,7 +60,7 @@ Result<Limits> measure(const Options& options);
 // The sum of all 64-bit words of [data, data + bytes); `bytes` a multiple of 8.
 uint64_t read_bytes(const std::byte* data, int64_t bytes);
 // `rounds` passes over kOperandBytes of operands. Returns something that depends on every product.
-inline constexpr int64_t kOperandBytes = 4096;
+inline constexpr int64_t kOperandBytes = 6144;
 int64_t int8_multiply_adds(const std::byte* operands, int64_t rounds);
 float f32_multiply_adds(const std::byte* operands, int64_t rounds);
 // Multiply-adds of one round.

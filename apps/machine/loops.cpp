@@ -18,32 +18,36 @@ namespace ds4::machine {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Eight sums, so that no addition waits for the one before.
+// Sums that do not wait for each other: two instructions begin in each cycle and take up to five.
+constexpr int kChains = 12;
+
+template <class D>
+HWY_INLINE hn::Vec<D> Total(D, const hn::Vec<D>* sums) {
+  auto total = sums[0];
+  for (int c = 1; c < kChains; ++c) total = hn::Add(total, sums[c]);
+  return total;
+}
+
 uint64_t ReadBytes(const std::byte* data, int64_t bytes) {
   const hn::ScalableTag<uint64_t> d;
   const size_t n = hn::Lanes(d);
   const auto* words = reinterpret_cast<const uint64_t*>(data);
   const size_t n_words = static_cast<size_t>(bytes) / 8;
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+  hn::Vec<decltype(d)> sums[kChains];
+  for (auto& sum : sums) sum = hn::Zero(d);
   size_t i = 0;
-  for (; i + 8 * n <= n_words; i += 8 * n) {
-    s0 = hn::Add(s0, hn::LoadU(d, words + i));
-    s1 = hn::Add(s1, hn::LoadU(d, words + i + n));
-    s2 = hn::Add(s2, hn::LoadU(d, words + i + 2 * n));
-    s3 = hn::Add(s3, hn::LoadU(d, words + i + 3 * n));
-    s4 = hn::Add(s4, hn::LoadU(d, words + i + 4 * n));
-    s5 = hn::Add(s5, hn::LoadU(d, words + i + 5 * n));
-    s6 = hn::Add(s6, hn::LoadU(d, words + i + 6 * n));
-    s7 = hn::Add(s7, hn::LoadU(d, words + i + 7 * n));
+  for (; i + kChains * n <= n_words; i += kChains * n) {
+    for (size_t c = 0; c < kChains; ++c) {
+      sums[c] = hn::Add(sums[c], hn::LoadU(d, words + i + c * n));
+    }
   }
-  s0 =
-      hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), hn::Add(hn::Add(s4, s5), hn::Add(s6, s7)));
-  uint64_t sum = hn::ReduceSum(d, s0);
+  uint64_t sum = hn::ReduceSum(d, Total(d, sums));
   for (; i < n_words; ++i) sum += words[i];
   return sum;
 }
 
-// The second operand stays in registers, as an activation does that meets many rows of weights.
+// The second operand stays in registers, as an activation does that meets many rows of weights. The
+// first one changes: a product of two constants would be taken out of the loop.
 int64_t Int8MultiplyAdds(const std::byte* operands, int64_t rounds) {
   const hn::ScalableTag<int32_t> d;
   const hn::Repartition<uint8_t, decltype(d)> du;
@@ -51,22 +55,16 @@ int64_t Int8MultiplyAdds(const std::byte* operands, int64_t rounds) {
   const size_t n = hn::Lanes(du);
   const auto* a = reinterpret_cast<const uint8_t*>(operands);
   const auto b = hn::LoadU(di, reinterpret_cast<const int8_t*>(operands));
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+  hn::Vec<decltype(d)> sums[kChains];
+  for (auto& sum : sums) sum = hn::Zero(d);
   for (int64_t r = 0; r < rounds; ++r) {
-    for (size_t i = 0; i + 8 * n <= static_cast<size_t>(kOperandBytes); i += 8 * n) {
-      s0 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i), b, s0);
-      s1 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + n), b, s1);
-      s2 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + 2 * n), b, s2);
-      s3 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + 3 * n), b, s3);
-      s4 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + 4 * n), b, s4);
-      s5 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + 5 * n), b, s5);
-      s6 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + 6 * n), b, s6);
-      s7 = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + 7 * n), b, s7);
+    for (size_t i = 0; i < static_cast<size_t>(kOperandBytes); i += kChains * n) {
+      for (size_t c = 0; c < kChains; ++c) {
+        sums[c] = hn::SumOfMulQuadAccumulate(d, hn::LoadU(du, a + i + c * n), b, sums[c]);
+      }
     }
   }
-  s0 =
-      hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), hn::Add(hn::Add(s4, s5), hn::Add(s6, s7)));
-  return hn::ReduceSum(d, s0);
+  return hn::ReduceSum(d, Total(d, sums));
 }
 
 float F32MultiplyAdds(const std::byte* operands, int64_t rounds) {
@@ -74,23 +72,19 @@ float F32MultiplyAdds(const std::byte* operands, int64_t rounds) {
   const size_t n = hn::Lanes(d);
   const auto* a = reinterpret_cast<const float*>(operands);
   const auto b = hn::LoadU(d, a);
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+  hn::Vec<decltype(d)> sums[kChains];
+  for (auto& sum : sums) sum = hn::Zero(d);
   for (int64_t r = 0; r < rounds; ++r) {
-    for (size_t i = 0; i + 8 * n <= static_cast<size_t>(kF32PerRound); i += 8 * n) {
-      s0 = hn::MulAdd(hn::LoadU(d, a + i), b, s0);
-      s1 = hn::MulAdd(hn::LoadU(d, a + i + n), b, s1);
-      s2 = hn::MulAdd(hn::LoadU(d, a + i + 2 * n), b, s2);
-      s3 = hn::MulAdd(hn::LoadU(d, a + i + 3 * n), b, s3);
-      s4 = hn::MulAdd(hn::LoadU(d, a + i + 4 * n), b, s4);
-      s5 = hn::MulAdd(hn::LoadU(d, a + i + 5 * n), b, s5);
-      s6 = hn::MulAdd(hn::LoadU(d, a + i + 6 * n), b, s6);
-      s7 = hn::MulAdd(hn::LoadU(d, a + i + 7 * n), b, s7);
+    for (size_t i = 0; i < static_cast<size_t>(kF32PerRound); i += kChains * n) {
+      for (size_t c = 0; c < kChains; ++c) {
+        sums[c] = hn::MulAdd(hn::LoadU(d, a + i + c * n), b, sums[c]);
+      }
     }
   }
-  s0 =
-      hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), hn::Add(hn::Add(s4, s5), hn::Add(s6, s7)));
-  return hn::ReduceSum(d, s0);
+  return hn::ReduceSum(d, Total(d, sums));
 }
+
+static_assert(kOperandBytes % (kChains * HWY_MAX_BYTES) == 0, "no vector is left over");
 
 std::string TargetName() { return hwy::TargetName(HWY_TARGET); }
 

@@ -13,25 +13,19 @@
 // from memory and not from a cache: copies of the matrix are walked in turn. Their rows are some
 // encoded ones repeated; no kernel's speed depends on the values.
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
-#include <random>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
-#include "machine/limits.h"
-#include "quant/codec.h"
+#include "bench/backend/taking_turns.h"
 
 namespace ds4 {
 namespace {
 
 // Larger than a last-level cache.
 constexpr int64_t kBytesWalked = int64_t{256} << 20;
-constexpr int64_t kDistinctRows = 16;
 
 struct Matrix {
   const char* name;
@@ -46,47 +40,6 @@ constexpr Matrix kMatrices[] = {
                                                                // is the same
 };
 
-// Memory in pages of 4 KiB, whatever the system would choose.
-Buffer allocate(int64_t bytes) {
-  HostDevice device("");
-  auto buffer = device.allocate(bytes + 8192);
-  if (!buffer) {
-    std::fprintf(stderr, "linear_bench: %s\n", buffer.error().message.c_str());
-    std::exit(1);
-  }
-  const auto begin = (reinterpret_cast<uintptr_t>(buffer->data()) + 4095) / 4096 * 4096;
-  (void)::madvise(reinterpret_cast<void*>(begin), static_cast<size_t>(bytes), MADV_NOHUGEPAGE);
-  return std::move(*buffer);
-}
-
-// `n_rows` rows, kDistinctRows different ones in turn.
-void fill_with_rows(std::byte* weights, DType type, int64_t n_rows, int64_t n_in) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal(0.0f, 0.05f);
-  std::vector<float> row(8192), importance(8192, 1.0f);  // the widest matrix
-  const int64_t bytes = row_bytes(type, n_in);
-  const int64_t n_encoded = std::min(kDistinctRows, n_rows);
-  for (int64_t r = 0; r < n_encoded; ++r) {
-    for (float& x : row) x = normal(random);
-    (void)encode_row(type, row.data(), importance.data(), weights + r * bytes, n_in);
-  }
-  for (int64_t r = n_encoded; r < n_rows; ++r) {
-    std::memcpy(weights + r * bytes, weights + r % n_encoded * bytes, static_cast<size_t>(bytes));
-  }
-}
-
-double cpu_seconds() {
-  timespec t = {};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 void linear(benchmark::State& state, const machine::Limits& limits, const Matrix& m, DType type,
             int64_t n_rows) {
   auto backend = make_backend(BackendKind::kCpu, {.n_threads = 1});
@@ -96,11 +49,7 @@ void linear(benchmark::State& state, const machine::Limits& limits, const Matrix
   fill_with_rows(weights.data(), type, n_copies * m.n_out, m.n_in);
   const int64_t x_width = m.n_groups * m.n_in;
   const Buffer x = allocate(n_rows * x_width * 4), out = allocate(n_rows * m.n_out * 4);
-  std::mt19937 random(2);
-  for (int64_t k = 0; k < n_rows * x_width; ++k) {
-    const float value = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
-    std::memcpy(x.data() + 4 * k, &value, sizeof(value));
-  }
+  fill_with_activations(x.data(), n_rows * x_width);
   const ConstTensor in(x.data(), DType::kF32, {n_rows, x_width});
   const Tensor result(out.data(), DType::kF32, {n_rows, m.n_out});
   int64_t i = 0;
@@ -124,12 +73,7 @@ void linear(benchmark::State& state, const machine::Limits& limits, const Matrix
     kernel.push_back(middle - start);
     state.SetIterationTime(kernel.back());
   }
-  const double seconds = median(kernel);
-  const auto n_macs = static_cast<double>(n_rows * m.n_out * m.n_in);
-  state.counters["GB/s"] = static_cast<double>(bytes) * 1e-9 / seconds;
-  state.counters["of_read"] = median(reading) / seconds;
-  state.counters["GMAC/s"] = n_macs * 1e-9 / seconds;
-  state.counters["of_int8"] = n_macs * 1e-9 / seconds / limits.int8.one.best;
+  report(state, limits, kernel, reading, bytes, n_rows * m.n_out * m.n_in);
 }
 
 void add_benchmarks(const machine::Limits& limits) {
@@ -153,20 +97,5 @@ void add_benchmarks(const machine::Limits& limits) {
 }  // namespace ds4
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  const auto limits = ds4::machine::measure({.n_threads = 1});
-  if (!limits) {
-    std::fprintf(stderr, "linear_bench: %s\n", limits.error().message.c_str());
-    return 1;
-  }
-  std::fprintf(stderr,
-               "one thread, %s: memory read %.1f GB/s (in large pages %.1f), cache read %.1f GB/s, "
-               "int8 %.1f GMAC/s, f32 %.1f GFMA/s\n",
-               limits->target.c_str(), limits->memory_read.one.best,
-               limits->memory_read_large.one.best, limits->cache_read.one.best,
-               limits->int8.one.best, limits->f32.one.best);
-  ds4::add_benchmarks(*limits);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return ds4::run_benchmarks(argc, argv, "linear_bench", ds4::add_benchmarks);
 }

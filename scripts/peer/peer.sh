@@ -5,7 +5,7 @@
 #
 #   scripts/peer/peer.sh fetch [--refresh]    fills .deps/peer; quick when it is filled
 #   scripts/peer/peer.sh versions             what was fetched, one a line
-#   scripts/peer/peer.sh pack FILE.tar.xz     llama-bench with all it needs, as one folder `peer`, for a machine without
+#   scripts/peer/peer.sh pack FILE.tar.xz     its benchmarks with all they need, as folder `peer`, for a machine without
 #                                             a network: unpack it there, then `peer.sh --dir DIR/peer llama ..`
 #   scripts/peer/peer.sh llama TOOL ARGS..    a llama.cpp tool: llama-server, llama-bench, llama-perplexity, ..
 #   scripts/peer/peer.sh python ARGS..        Python with numpy and gguf-py
@@ -116,7 +116,7 @@ cpu_library() {
   find "$peer/root/usr/lib" -name 'libggml-cpu*.so' | sort | head -n 1
 }
 
-# Paths below $peer of a program and the shared libraries it is linked with; of a link its own name.
+# Paths below $peer of a program and the shared libraries it is linked with; of a link its own name, not its target.
 needed_by() {
   local loader=("$peer/root"/usr/lib*/ld-linux-*.so.*)
   { echo "$1"; "${loader[0]}" --library-path "$(libraries)" --list "$1" | grep -o "$peer/[^ ]*"; } |
@@ -126,7 +126,8 @@ needed_by() {
 # Licence texts are not among what fetch keeps: the pack is for measuring, not for giving away. About 9 MB.
 pack() {
   local wanted kind
-  mapfile -t wanted < <(needed_by "$peer/root/usr/bin/llama-bench"
+  mapfile -t wanted < <({ needed_by "$peer/root/usr/bin/llama-bench"; needed_by "$peer/root/usr/bin/llama-batched-bench"; } |
+      sort -u
     for kind in "${cpu_kinds[@]}"; do
       find "$peer/root/usr/lib" -name "libggml-cpu-${kind%:*}.so" | sed "s|^$peer/||"
     done)

@@ -53,16 +53,29 @@ int64_t backend_scratch_bytes(BackendKind kind, const BackendOptions& options,
   return 0;
 }
 
+int64_t backend_repack_bytes(BackendKind kind, const BackendOptions& options,
+                             std::span<const ConstTensor> weights) {
+  int64_t bytes = 0;
+  for (const ConstTensor& w : weights) {
+    const bool repacked =
+        kind == BackendKind::kCpu &&
+        cpu::is_repackable(w, {.integer_activations = options.integer_activations});
+    if (repacked) bytes += w.n_rows() * w.row_stride();
+  }
+  return bytes;
+}
+
 Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
   if (kind == BackendKind::kCuda) {
     return fail(ErrorCode::kUnsupported, "backend cuda: not part of this version; use cpu");
   }
   Backend backend;
   backend.kind = kind;
-  backend.pool = std::make_unique<ThreadPool>(options.n_threads);
-  const int n_threads = backend.pool->n_threads();
+  backend.pool = std::make_unique<ThreadPool>(options.n_threads, options.pin_threads);
+  const std::string threads = fmt::format("{} threads{}", backend.pool->n_threads(),
+                                          backend.pool->is_pinned() ? ", pinned" : "");
   if (kind == BackendKind::kReference) {
-    backend.device = std::make_unique<HostDevice>(fmt::format("reference, {} threads", n_threads));
+    backend.device = std::make_unique<HostDevice>("reference, " + threads);
     backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
   } else {
     if (cpu::is_slow_target()) {
@@ -70,8 +83,8 @@ Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
                 "this processor has no AVX2, so {} is used: answers will be several times slower",
                 cpu::target_name());
     }
-    backend.device = std::make_unique<HostDevice>(
-        fmt::format("cpu, {}, {} threads", cpu::target_name(), n_threads));
+    backend.device =
+        std::make_unique<HostDevice>(fmt::format("cpu, {}, {}", cpu::target_name(), threads));
     backend.ops = std::make_unique<cpu::CpuOps>(
         *backend.pool, cpu::CpuOptions{.integer_activations = options.integer_activations});
   }

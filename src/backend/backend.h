@@ -1,6 +1,7 @@
 #pragma once
 // Makes a backend: a device, and the ops that run on it.
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ struct BackendOptions {
   // Activations in front of block-quantized weights are rounded to int8 (the integer dot products
   // of docs/formats/quant.md). Belongs to the official profile: hf32 takes activations in f32.
   bool integer_activations = true;
-  bool trace = false;  // count and time every op: Backend::trace
+  bool pin_threads = false;  // each thread on a processor of its own
+  bool trace = false;        // count and time every op: Backend::trace
 };
 
 // One backend, ready to compute. Members are destroyed in the order that makes this safe.
@@ -46,6 +48,10 @@ KvStorage kv_storage(BackendKind kind, const Precision& precision);
 // Scratch memory that Ops::reserve() of such a backend takes for steps of up to `max_rows` rows.
 int64_t backend_scratch_bytes(BackendKind kind, const BackendOptions& options,
                               const ModelConfig& config, int64_t max_rows);
+
+// Bytes that Ops::repack() of such a backend would take for these weights if it had no limit.
+int64_t backend_repack_bytes(BackendKind kind, const BackendOptions& options,
+                             std::span<const ConstTensor> weights);
 
 // Errors: kUnsupported when the backend is not in this build, with the reason.
 Result<Backend> make_backend(BackendKind kind, const BackendOptions& options);

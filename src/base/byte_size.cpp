@@ -49,6 +49,11 @@ Result<int64_t> parse_byte_size(std::string_view text) {
       fmt::format("expected a size such as 8G, 512M, 1.5G or a number of bytes, found '{}'", text));
 }
 
+Result<int64_t> parse_size_or_none(std::string_view text) {
+  if (text == "0") return 0;
+  return parse_byte_size(text);
+}
+
 std::string format_byte_size(int64_t bytes) {
   const double value = static_cast<double>(bytes);
   if (value >= 0x1p30) return fmt::format("{:.2f} GiB", value / 0x1p30);

@@ -13,6 +13,9 @@ namespace ds4 {
 // Errors: kInvalidArgument with these forms.
 Result<int64_t> parse_byte_size(std::string_view text);
 
+// The same, and "0".
+Result<int64_t> parse_size_or_none(std::string_view text);
+
 // "5.20 GiB", "57.3 MiB", "812 bytes".
 std::string format_byte_size(int64_t bytes);
 

@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -100,11 +101,44 @@ class Patience {
   std::chrono::nanoseconds most_, next_;
 };
 
+// The processors of a thread: sched_getaffinity's mask.
+class Processors {
+ public:
+  // Those the calling thread may use; none when the system does not say.
+  static Processors of_this_thread() {
+    Processors p;
+    p.known_ = sched_getaffinity(0, sizeof(p.mask_), p.mask_.data()) == 0;
+    return p;
+  }
+  int count() const { return known_ ? CPU_COUNT_S(sizeof(mask_), mask_.data()) : 0; }
+  // The i-th of them alone.
+  Processors one(int i) const {
+    Processors p;
+    p.known_ = known_;
+    for (size_t cpu = 0; cpu < 8 * sizeof(mask_); ++cpu) {
+      if (!CPU_ISSET_S(cpu, sizeof(mask_), mask_.data()) || i-- > 0) continue;
+      CPU_SET_S(cpu, sizeof(p.mask_), p.mask_.data());
+      break;
+    }
+    return p;
+  }
+  // Keeps a thread to them. False when the system refuses.
+  bool keep(pthread_t thread) const {
+    return known_ && pthread_setaffinity_np(thread, sizeof(mask_), mask_.data()) == 0;
+  }
+
+ private:
+  std::array<cpu_set_t, 8> mask_{};  // 8192 processors; the call fails for a mask too small
+  bool known_ = false;
+};
+
 }  // namespace
 
 struct ThreadPool::State {
   // Constant after construction.
   int n_threads = 1;
+  bool pinned = false;
+  Processors callers;  // of the calling thread before it was pinned
   std::chrono::nanoseconds spin{0};
 
   Patience caller_patience{std::chrono::nanoseconds(0)};
@@ -155,6 +189,22 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int n_threads) : ThreadPool(n_threads, kSpin) {}
 
+ThreadPool::ThreadPool(int n_threads, bool pin) : ThreadPool(n_threads, kSpin) {
+  if (!pin) return;
+  State& s = *state_;
+  s.callers = Processors::of_this_thread();
+  if (s.callers.count() < s.n_threads) return;
+  bool all = s.callers.one(0).keep(pthread_self());
+  for (int i = 1; i < s.n_threads; ++i) {
+    all = s.callers.one(i).keep(s.workers[static_cast<size_t>(i - 1)].native_handle()) && all;
+  }
+  if (!all) {
+    for (std::jthread& worker : s.workers) (void)s.callers.keep(worker.native_handle());
+    (void)s.callers.keep(pthread_self());
+  }
+  s.pinned = all;
+}
+
 ThreadPool::ThreadPool(int n_threads, std::chrono::microseconds spin)
     : state_(std::make_unique<State>()) {
   const int n_processors = available_processors();
@@ -168,10 +218,12 @@ ThreadPool::ThreadPool(int n_threads, std::chrono::microseconds spin)
 }
 
 ThreadPool::~ThreadPool() {
+  if (state_->pinned) (void)state_->callers.keep(pthread_self());
   for (Slot& slot : state_->slots) slot.set(kStop, kParked);
 }
 
 int ThreadPool::n_threads() const { return state_->n_threads; }
+bool ThreadPool::is_pinned() const { return state_->pinned; }
 
 void ThreadPool::run(int64_t n, Task task, void* context) {
   if (n <= 0) return;
@@ -194,9 +246,7 @@ void ThreadPool::run(int64_t n, Task task, void* context) {
 }
 
 int available_processors(const std::string& root) {
-  std::array<cpu_set_t, 8> mask{};  // 8192 processors; the call fails for a mask too small
-  if (sched_getaffinity(0, sizeof(mask), mask.data()) != 0) return 1;
-  int n = std::max(1, CPU_COUNT_S(sizeof(mask), mask.data()));
+  int n = std::max(1, Processors::of_this_thread().count());
   if (const auto quota = cpu_quota(root)) {
     n = std::min(n, std::max(1, static_cast<int>(std::ceil(*quota))));
   }

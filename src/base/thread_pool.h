@@ -20,6 +20,10 @@ class ThreadPool {
  public:
   // `n_threads` includes the calling thread; values below 1 mean available_processors().
   explicit ThreadPool(int n_threads);
+  // `n_threads` as above. With `pin`, each thread keeps to a processor of its own for as long as
+  // the pool lives, the calling thread included, which gets its processors back afterwards; fewer
+  // processors than threads, or a system that refuses, leave all threads free (see is_pinned).
+  ThreadPool(int n_threads, bool pin);
   // `spin` is how long an idle worker looks for its next part before it sleeps. Pools with more
   // threads than available_processors() never spin: they would wait for each other.
   ThreadPool(int n_threads, std::chrono::microseconds spin);
@@ -28,6 +32,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int n_threads() const;
+  bool is_pinned() const;
 
   // Calls fn(begin, end) for a partition of [0, n) into at most n_threads() contiguous parts, and
   // returns when all are done. Runs inline when n < 2 or there is one thread. Allocates nothing

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/repack.h"
 #include "engine/session.h"
 
 namespace ds4 {
@@ -25,6 +26,7 @@ Result<void> Engine::start(const ModelConfig& config, const Weights& weights) {
   DS4_TRY(backend_, make_backend(options_.backend,
                                  {.n_threads = options_.n_threads,
                                   .integer_activations = options_.precision != Precision::hf32(),
+                                  .pin_threads = options_.pin_threads,
                                   .trace = options_.profile_ops}));
   DS4_TRY(Forward forward,
           Forward::create(*backend_.device, *backend_.ops, config, weights,
@@ -33,6 +35,9 @@ Result<void> Engine::start(const ModelConfig& config, const Weights& weights) {
                            .max_logit_rows = options_.max_sessions,
                            .max_spans = options_.max_sessions}));
   forward_ = std::make_unique<Forward>(std::move(forward));
+  if (options_.repack_bytes_max > 0) {
+    backend_.ops->repack(repack_order(weights), options_.repack_bytes_max);
+  }
   DS4_TRY(kv_pool_, KvPool::create(*backend_.device, config, forward_->cache_ratios(),
                                    kv_storage(options_.backend, options_.precision)));
   DS4_TRY_VOID(reserve_snapshot_pages());

@@ -27,11 +27,14 @@ class Session;
 
 struct EngineOptions {
   BackendKind backend = BackendKind::kCpu;
-  int n_threads = 0;  // below 1: one per processor this process may run on
+  int n_threads = 0;         // below 1: one per processor this process may run on
+  bool pin_threads = false;  // each thread on a processor of its own, the calling one included
   Precision precision = Precision::official();
   int64_t prefill_chunk_tokens = 512;  // rows per prefill step; sizes the workspace
   int64_t max_sessions = 16;           // sessions in one step
   SnapshotOptions snapshots;
+  // For copies of weights in the backend's own form (engine/repack.h). 0: none are made.
+  int64_t repack_bytes_max = 0;
   bool profile_ops = false;  // count and time every op: Engine::op_trace()
 };
 

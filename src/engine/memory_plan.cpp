@@ -36,6 +36,7 @@ Result<MemoryPlan> MemoryPlan::make(const ModelConfig& config, const MemoryPlanI
   plan.n_sessions = input.n_sessions;
   plan.ctx_tokens = input.ctx_tokens;
   plan.weights = input.weight_bytes;
+  plan.repacked = input.repack_bytes;
   plan.kv_cache =
       input.n_sessions * KvCache::bytes_needed(config, config.compress_ratios,
                                                kv_storage(input.backend, input.precision),
@@ -53,6 +54,7 @@ Result<MemoryPlan> MemoryPlan::make(const ModelConfig& config, const MemoryPlanI
 
 std::string MemoryPlan::summary() const {
   std::string text = format_byte_size(total()) + ": weights " + format_byte_size(weights);
+  if (repacked > 0) text += ", repacked " + format_byte_size(repacked);
   text += fmt::format(", KV cache {} at {} tokens", format_byte_size(kv_cache), ctx_tokens);
   if (n_sessions > 1) text += fmt::format(" x {} sessions", n_sessions);
   if (snapshots > 0) text += ", snapshots up to " + format_byte_size(snapshots);

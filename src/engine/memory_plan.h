@@ -23,6 +23,7 @@ struct MemoryPlanInput {
   int64_t n_sessions = 1;              // that exist at a time
   int64_t ctx_tokens = 32768;          // of each
   int64_t snapshot_bytes = 0;          // budget of the engine's snapshots
+  int64_t repack_bytes = 0;            // copies of weights: EngineOptions::repack_bytes_max
   int64_t statistics_bytes = 0;        // of an observer of the walk
 };
 
@@ -32,6 +33,7 @@ struct MemoryPlan {
   // decode step reads all weights it is routed to, and reading them from a disk again is what makes
   // a machine crawl. So they count in full.
   int64_t weights = 0;
+  int64_t repacked = 0;  // copies of weights in the backend's own form
   int64_t kv_cache = 0;  // of all sessions, at their full context
   int64_t snapshots = 0;
   int64_t workspace = 0;   // activations of the largest step
@@ -45,8 +47,8 @@ struct MemoryPlan {
   int64_t ctx_tokens = 0;
 
   int64_t total() const {
-    return weights + kv_cache + snapshots + workspace + scratch + sessions + statistics + program +
-           headroom;
+    return weights + repacked + kv_cache + snapshots + workspace + scratch + sessions + statistics +
+           program + headroom;
   }
   // Errors: kInvalidArgument for a context outside 1 .. the model's maximum.
   static Result<MemoryPlan> make(const ModelConfig& config, const MemoryPlanInput& input);

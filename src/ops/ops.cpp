@@ -28,6 +28,12 @@ void check_ring(const RingRows& ring, int64_t width) {
 
 }  // namespace
 
+int64_t Ops::repack(std::span<const ConstTensor> weights, int64_t bytes_max) {
+  return do_repack(weights, bytes_max);
+}
+
+int64_t Ops::do_repack(std::span<const ConstTensor>, int64_t) { return 0; }
+
 void Ops::reserve(const ModelConfig& config, int64_t max_rows) {
   DS4_CHECK(max_rows >= 1);
   do_reserve(config, max_rows);

@@ -53,6 +53,12 @@ class Ops {
   // such steps allocate nothing. How much that is: backend_scratch_bytes() of backend/backend.h.
   void reserve(const ModelConfig& config, int64_t max_rows);
 
+  // Makes copies of those of `weights` that this backend reads faster in another form, in the given
+  // order, as long as all of them together take at most `bytes_max`; returns the bytes taken. Ops
+  // that are given such a weight use its copy from then on, with the same results, bit for bit. To
+  // be called once, before the first step; the weights must outlive this.
+  int64_t repack(std::span<const ConstTensor> weights, int64_t bytes_max);
+
   // --- embedding and streams -------------------------------------------------------------------
 
   // x[n] = table[tokens[n]].  x [N, hidden] f32 · table [vocab, hidden] · tokens [N] i32 in range
@@ -194,6 +200,7 @@ class Ops {
 
  private:
   virtual void do_reserve(const ModelConfig& config, int64_t max_rows) = 0;
+  virtual int64_t do_repack(std::span<const ConstTensor> weights, int64_t bytes_max);
   virtual void do_embed(Tensor x, ConstTensor table, ConstTensor tokens) = 0;
   virtual void do_broadcast_streams(Tensor streams, ConstTensor x) = 0;
   virtual void do_add_to_streams(Tensor streams, ConstTensor x) = 0;

@@ -120,6 +120,10 @@ void TraceOps::do_reserve(const ModelConfig& config, int64_t max_rows) {
   inner_->reserve(config, max_rows);
 }
 
+int64_t TraceOps::do_repack(std::span<const ConstTensor> weights, int64_t bytes_max) {
+  return inner_->repack(weights, bytes_max);
+}
+
 void TraceOps::do_embed(Tensor x, ConstTensor table, ConstTensor tokens) {
   const Timer timer(*this, kEmbed, 2 * view_bytes(x));
   inner_->embed(x, table, tokens);

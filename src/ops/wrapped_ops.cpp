@@ -6,6 +6,10 @@ void WrappedOps::do_reserve(const ModelConfig& config, int64_t max_rows) {
   inner_->reserve(config, max_rows);
 }
 
+int64_t WrappedOps::do_repack(std::span<const ConstTensor> weights, int64_t bytes_max) {
+  return inner_->repack(weights, bytes_max);
+}
+
 void WrappedOps::do_embed(Tensor x, ConstTensor table, ConstTensor tokens) {
   inner_->embed(x, table, tokens);
 }

@@ -16,6 +16,7 @@ class WrappedOps : public Ops {
 
  private:
   void do_reserve(const ModelConfig& config, int64_t max_rows) override;
+  int64_t do_repack(std::span<const ConstTensor> weights, int64_t bytes_max) override;
   void do_embed(Tensor x, ConstTensor table, ConstTensor tokens) override;
   void do_broadcast_streams(Tensor streams, ConstTensor x) override;
   void do_add_to_streams(Tensor streams, ConstTensor x) override;

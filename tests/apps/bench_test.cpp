@@ -1,93 +1,12 @@
-// ds4-bench as a program: rows, columns, files, exit codes, and what it says to wrong input.
+// ds4-bench as a program: rows, columns, what it says to wrong input.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
-#include <thread>
 
-#include "tests/support/process.h"
+#include "tests/apps/bench_fixture.h"
 
 namespace ds4::test {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-const std::string kHeader =
-    "ctx_tokens,prefill_tokens,prefill_tps,gen_tokens,gen_tps,kvcache_bytes";
-const std::string kExtended =
-    kHeader + ",ttft_ms,gen_p50_ms,gen_p95_ms,batch,mtp_accept,power_w,mem_bytes";
-
-std::string nano() { return std::string(DS4_BINARY_DIR) + "/nano/nano-q8_0.gguf"; }
-std::string text() { return std::string(DS4_SOURCE_DIR) + "/models/nano/held_text.txt"; }
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-Outcome run_bare(std::vector<std::string> args) {
-  args.insert(args.begin(), DS4_BENCH_PROGRAM);
-  Process process(args);
-  Outcome outcome;
-  outcome.code = process.wait();
-  outcome.out = process.out();
-  outcome.err = process.err();
-  return outcome;
-}
-
-// On Nano with the text that belongs to it, one thread.
-Outcome run(std::vector<std::string> more) {
-  std::vector<std::string> args = {"-m", nano(), "--prompt-file", text(), "-t", "1"};
-  args.insert(args.end(), more.begin(), more.end());
-  return run_bare(args);
-}
-
-bool mentions(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
-
-std::vector<std::string> lines_of(const std::string& whole) {
-  std::vector<std::string> lines;
-  std::istringstream stream(whole);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-std::vector<std::string> fields_of(const std::string& line) {
-  std::vector<std::string> fields;
-  std::istringstream stream(line + ",");
-  for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
-  return fields;
-}
-
-std::string read_file(const fs::path& path) {
-  std::stringstream whole;
-  whole << std::ifstream(path, std::ios::binary).rdbuf();
-  return whole.str();
-}
-
-// A folder of its own, gone afterwards.
-class Folder {
- public:
-  Folder() {
-    static int n = 0;
-    path_ = fs::temp_directory_path() /
-            ("ds4-bench-test-" + std::to_string(::getpid()) + "-" + std::to_string(++n));
-    fs::create_directory(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
 
 // The plain form is what scripts of the original read: that header, six fields a row, whole counts
 // and two decimals, nothing else on standard output.
@@ -281,95 +200,6 @@ TEST(Ds4Bench, WhatIsMissingIsSaidByName) {
   const Outcome prompt = run_bare({"-m", nano(), "--prompt-file", "/nonexistent/text"});
   EXPECT_EQ(prompt.code, 1);
   EXPECT_TRUE(mentions(prompt.err, "/nonexistent/text")) << prompt.err;
-}
-
-// Files that cannot be written are refused before an hour of measuring, not after it; nothing is
-// measured.
-TEST(Ds4Bench, FilesThatCannotBeWrittenAreRefusedAtTheStart) {
-  for (const char* flag : {"--csv", "--json", "--plot", "--dump-frontier-logits-dir"}) {
-    const Outcome got = run({"--ctx-start", "8", "--ctx-max", "8", "--gen-tokens", "0", flag,
-                             "/nonexistent/folder/file"});
-    EXPECT_EQ(got.code, 1) << flag;
-    EXPECT_TRUE(mentions(got.err, "/nonexistent/folder/file")) << got.err;
-    EXPECT_EQ(got.out, "") << flag;
-  }
-}
-
-// /dev/full takes no byte, like a disk without room; it must stay the device it is.
-TEST(Ds4Bench, AFullDiskIsAnErrorAndNoSilence) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this system";
-  for (const char* flag : {"--csv", "--json", "--plot"}) {
-    const Outcome got =
-        run({"--ctx-start", "8", "--ctx-max", "8", "--gen-tokens", "0", flag, "/dev/full"});
-    EXPECT_EQ(got.code, 1) << flag;
-    EXPECT_TRUE(mentions(got.err, "/dev/full")) << got.err;
-    EXPECT_TRUE(fs::is_character_file("/dev/full")) << flag;
-  }
-}
-
-TEST(Ds4Bench, AFailedRunLeavesTheResultsOfTheLastOne) {
-  const Folder folder;
-  std::ofstream(folder / "run.csv") << "kept\n";
-  const Outcome got =
-      run({"--ctx-start", "8", "--ctx-max", "8", "--mem-limit", "1M", "--csv", folder / "run.csv"});
-  EXPECT_EQ(got.code, 1);
-  EXPECT_TRUE(mentions(got.err, "--mem-limit 1M")) << got.err;
-  EXPECT_EQ(read_file(folder / "run.csv"), "kept\n");
-}
-
-// A shorter run over a longer file leaves nothing of it.
-TEST(Ds4Bench, ANewRunReplacesTheFileOfTheLastOne) {
-  const Folder folder;
-  std::ofstream(folder / "run.csv") << std::string(10000, 'x');
-  const Outcome got =
-      run({"--ctx-start", "8", "--ctx-max", "8", "--gen-tokens", "0", "--csv", folder / "run.csv"});
-  ASSERT_EQ(got.code, 0) << got.err;
-  EXPECT_EQ(lines_of(read_file(folder / "run.csv")).size(), 2u);
-}
-
-// Ctrl-C while a later row is measured: the rows so far are there, in every file, exit code 130.
-// The signal is sent when the first row has come, which does not depend on the machine's speed;
-// the run asks for far more than it can finish by then.
-TEST(Ds4Bench, AnInterruptedRunKeepsWhatItMeasured) {
-  const Folder folder;
-  Process process({DS4_BENCH_PROGRAM,
-                   "-m",
-                   nano(),
-                   "--prompt-file",
-                   text(),
-                   "-t",
-                   "1",
-                   "--ctx-start",
-                   "16",
-                   "--ctx-max",
-                   "16000",
-                   "--step-incr",
-                   "8",
-                   "--gen-tokens",
-                   "64",
-                   "--csv",
-                   folder / "run.csv",
-                   "--json",
-                   folder / "run.json",
-                   "--plot",
-                   folder / "run.svg"});
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-  while (lines_of(read_file(folder / "run.csv")).size() < 3 &&
-         std::chrono::steady_clock::now() < give_up) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  process.signal(SIGINT);
-  EXPECT_EQ(process.wait(), 130);
-  const std::string csv = read_file(folder / "run.csv");
-  const size_t n_rows = lines_of(csv).size() - 1;
-  EXPECT_GE(n_rows, 2u) << process.err();
-  EXPECT_EQ(csv.back(), '\n') << "rows are whole";
-  const Json report = Json::parse(read_file(folder / "run.json"));
-  EXPECT_EQ(report.at("complete"), false);
-  EXPECT_EQ(report.at("rows").size(), n_rows);
-  EXPECT_TRUE(mentions(read_file(folder / "run.svg"), "</svg>"));
-  EXPECT_TRUE(mentions(process.err(), "interrupted after " + std::to_string(n_rows) + " rows"))
-      << process.err();
 }
 
 TEST(Ds4Bench, TheChartIsAFileWithoutScriptsOrOtherFiles) {

@@ -232,5 +232,65 @@ TEST(IntegerLinearTest, EqualsTheScalarDotProductsForExtremeActivations) {
   for (DType type : kBlockTypes) expect_scalar_bits(type, x, random_weights(type, {5, 256}, 12));
 }
 
+// --- repacked copies
+// ------------------------------------------------------------------------------
+
+// Same bits from a copy as from the original, for projections with and without groups and for
+// experts, one row and many; weights that cannot be copied, or no longer fit, are used as they are.
+TEST(RepackTest, CopiesGiveTheSameBits) {
+  const Array w = random_weights(DType::kQ8_0, {64, 512}, 21);
+  const Array odd = random_weights(DType::kQ8_0, {40, 512}, 22);      // no whole groups of rows
+  const Array narrow = random_weights(DType::kQ8_0, {64, 96}, 23);    // no whole groups of columns
+  const Array grouped = random_weights(DType::kQ8_0, {96, 256}, 24);  // two groups of 48 rows
+  const Array experts = random_weights(DType::kQ8_0, {4, 32, 512}, 25);
+  const Array down = random_weights(DType::kQ8_0, {4, 512, 256}, 26);
+  const Array over = random_weights(DType::kQ8_0, {64, 512}, 27);  // beyond the limit
+  const std::vector<ConstTensor> weights = {w, odd, narrow, grouped, experts, down, over};
+  int64_t fitting = 0;
+  for (const Array* a : {&w, &grouped, &experts, &down}) fitting += a->n_bytes();
+
+  const HostBackend plain = make_host(Host::kCpuInteger), packed = make_host(Host::kCpuInteger, 3);
+  EXPECT_EQ(plain->repack(weights, 100), 0);
+  EXPECT_EQ(packed->repack(weights, fitting), fitting);
+  for (int64_t n : {1, 2, 7, 65}) {
+    SCOPED_TRACE(n);
+    const Array x = random_floats({n, 512}, 28), x_narrow = random_floats({n, 96}, 29);
+    for (const Array* a : {&w, &odd, &over}) {
+      EXPECT_TRUE(run_linear(*packed.ops, x, *a).same_bits(run_linear(*plain.ops, x, *a)));
+    }
+    EXPECT_TRUE(run_linear(*packed.ops, x_narrow, narrow)
+                    .same_bits(run_linear(*plain.ops, x_narrow, narrow)));
+    Array got = floats({n, 96}), want = floats({n, 96});
+    packed->grouped_linear(got, x, grouped, 2);
+    plain->grouped_linear(want, x, grouped, 2);
+    EXPECT_TRUE(got.same_bits(want));
+
+    Array ids = ints({n, 2}), weight = floats({n, 2});
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      ids.i32()[i] = static_cast<int32_t>(i % 2 * 2 + i / 2 % 2);
+      weight.f()[i] = 0.25f * static_cast<float>(i % 3 + 1);
+    }
+    const auto run = [&](Ops& ops) {
+      Array mid = floats({n, 2, 32}), out = floats({n, 512});
+      ops.experts_gate_up(mid, x, ids, weight, experts, experts, 10.0f);
+      const Array wide = random_floats({n, 2, 256}, 30);
+      ops.experts_down(out, wide, ids, down);
+      return std::pair(std::move(mid), std::move(out));
+    };
+    const auto [mid, out] = run(*packed.ops);
+    const auto [plain_mid, plain_out] = run(*plain.ops);
+    EXPECT_TRUE(mid.same_bits(plain_mid));
+    EXPECT_TRUE(out.same_bits(plain_out));
+  }
+}
+
+// In f32 nothing is repacked: those kernels decode the file's blocks.
+TEST(RepackTest, FloatActivationsTakeNoCopies) {
+  const Array w = random_weights(DType::kQ8_0, {64, 512}, 21);
+  const std::vector<ConstTensor> weights = {w};
+  EXPECT_EQ(make_host(Host::kCpuFloat)->repack(weights, int64_t{1} << 30), 0);
+  EXPECT_EQ(make_host(Host::kReference)->repack(weights, int64_t{1} << 30), 0);
+}
+
 }  // namespace
 }  // namespace ds4::test

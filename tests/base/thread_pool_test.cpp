@@ -3,6 +3,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -128,6 +129,38 @@ TEST(ThreadPool, DefaultsToTheProcessorsOfThisProcess) {
   EXPECT_GE(available_processors(), 1);
   EXPECT_EQ(ThreadPool(0).n_threads(), available_processors());
   EXPECT_EQ(ThreadPool(-1).n_threads(), available_processors());
+}
+
+// Pinned threads run on different processors, which are the caller's own; and the caller has all of
+// them back when the pool is gone.
+TEST(ThreadPool, PinnedThreadsKeepToProcessorsOfTheirOwn) {
+  const int n = available_processors();
+  cpu_set_t before, during, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  {
+    ThreadPool pool(n, /*pin=*/true);
+    ASSERT_TRUE(pool.is_pinned());
+    ASSERT_EQ(sched_getaffinity(0, sizeof(during), &during), 0);
+    EXPECT_EQ(CPU_COUNT(&during), 1);
+    std::vector<int64_t> doubled(1000);
+    pool.parallel_for(1000, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) doubled[static_cast<size_t>(i)] = 2 * i;
+    });
+    for (int64_t i = 0; i < 1000; ++i) EXPECT_EQ(doubled[static_cast<size_t>(i)], 2 * i);
+  }
+  ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+// More threads than processors would wait for each other on one: they stay free.
+TEST(ThreadPool, MoreThreadsThanProcessorsAreNotPinned) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  ThreadPool pool(CPU_COUNT(&allowed) + 1, /*pin=*/true);
+  EXPECT_FALSE(pool.is_pinned());
+  cpu_set_t now;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(now), &now), 0);
+  EXPECT_TRUE(CPU_EQUAL(&allowed, &now));
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 //
 // Weights in blocks (Q8_0, MXFP4, Q4_K, Q2_K, IQ2_XXS) meet activations rounded to int8, as the
 // formats were designed for, unless CpuOptions says otherwise; F32, F16 and BF16 weights meet f32.
+#include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "backend/cpu/activations.h"
 #include "backend/cpu/kernels/kernels.h"
@@ -23,6 +25,12 @@ struct CpuOptions {
   // decoded to f32 first, which is exact and several times slower.
   bool integer_activations = true;
 };
+
+// Weight rows that threads and copies take together: as many as the widest vectors have lanes.
+inline constexpr int64_t kRowStep = 16;
+
+// Whether Ops::repack() makes a copy of this weight: Q8_0 in whole groups of rows and columns.
+bool is_repackable(ConstTensor w, const CpuOptions& options);
 
 // The instruction set in use, for people: "AVX2", "AVX-512 VNNI". Thread-compatible.
 std::string_view target_name();
@@ -42,6 +50,7 @@ class CpuOps final : public HostOps {
   friend int64_t scratch_bytes(const ModelConfig& config, int64_t max_rows, int n_threads,
                                const CpuOptions& options);
   void do_reserve(const ModelConfig& config, int64_t max_rows) override;
+  int64_t do_repack(std::span<const ConstTensor> weights, int64_t bytes_max) override;
   void do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,
                       const HcParams& params) override;
   void do_hc_expand(Tensor streams, ConstTensor y, ConstTensor mix) override;
@@ -80,12 +89,20 @@ class CpuOps final : public HostOps {
     }
   }
 
-  // args.w . args.x for weights of `type` and activations in the form activation_form() gives.
-  void dot(DType type, const DotArgs& args) const;
+  // Weights as the kernels read them: where they stand, and in which form.
+  struct Form {
+    ConstTensor w;
+    bool packed = false;
+  };
+  // The repacked copy of w, where there is one.
+  Form form_of(ConstTensor w) const;
+
+  // args.w . args.x for rows of `form` and activations in the form activation_form() gives.
+  void dot(const Form& form, const DotArgs& args) const;
   // Rows [begin, end) of a projection: out row i of group g = w[rows of g] . activation row
   // i * n_groups + g.
-  void project_rows(float* out, int64_t out_stride, ConstTensor w, int64_t n_groups, int64_t begin,
-                    int64_t end) const;
+  void project_rows(float* out, int64_t out_stride, const Form& form, int64_t n_groups,
+                    int64_t begin, int64_t end) const;
   // mixes_[n, i] = fn[i] . streams[n], both hyper-connection mixes' linear part.
   void mix_streams(ConstTensor streams, ConstTensor fn);
   // Scores rows [begin, end) and keeps the best.
@@ -95,8 +112,22 @@ class CpuOps final : public HostOps {
   void choose_rows(int32_t* out, int64_t topk, const IndexQuery& query, const PagedRows& rows,
                    int64_t visible, std::byte* memory, int64_t part_bytes, int64_t n_heads);
 
+  // fn(begin, end) as split(), but parts begin at multiples of kRowStep, so that groups of weight
+  // rows stay whole.
+  template <typename Fn>
+  void split_rows(int64_t n, int64_t work_each, Fn&& fn) {
+    split((n + kRowStep - 1) / kRowStep, kRowStep * work_each,
+          [&](int64_t begin, int64_t end) { fn(begin * kRowStep, std::min(n, end * kRowStep)); });
+  }
+
   const CpuOptions options_;
   const Kernels kernels_;
+
+  struct Repacked {
+    const std::byte* original = nullptr;
+    Scratch copy;
+  };
+  std::vector<Repacked> repacked_;  // by address
 
   // Scratch, kept from op to op; grows only for a step larger than reserve() was told.
   Activations activations_;

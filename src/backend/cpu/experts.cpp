@@ -37,6 +37,8 @@ void CpuOps::do_experts_gate_up(Tensor mid, ConstTensor x, ConstTensor ids, Cons
   activations_.prepare(activation_form(gate.dtype(), options_.integer_activations), x, 1, pool_);
   const float* weight = weights.row<float>(0);
 
+  const Form gate_form = form_of(gate), up_form = form_of(up);
+
   // mid rows of `pairs`, columns [f, f + n_w).
   const auto run_tile = [&](int64_t e, std::span<const int32_t> pairs, int64_t f, int64_t n_w) {
     const void* rows[kMaxDotRows];
@@ -45,14 +47,14 @@ void CpuOps::do_experts_gate_up(Tensor mid, ConstTensor x, ConstTensor ids, Cons
     Tile g, u;
     const int64_t row = e * n_mid + f;
     const int64_t after = std::min(row + n_w, gate.n_rows() - 1);
-    dot(gate.dtype(), tile_args(g, gate, row, n_w, rows, n_x, up.row_data(row)));
-    dot(up.dtype(), tile_args(u, up, row, n_w, rows, n_x, gate.row_data(after)));
+    dot(gate_form, tile_args(g, gate_form.w, row, n_w, rows, n_x, up_form.w.row_data(row)));
+    dot(up_form, tile_args(u, up_form.w, row, n_w, rows, n_x, gate_form.w.row_data(after)));
     for (size_t i = 0; i < pairs.size(); ++i) {
       kernels_.swiglu(mid.row<float>(pairs[i]) + f, g.value[i], u.value[i], weight[pairs[i]], limit,
                       n_w);
     }
   };
-  split(n_mid, 2 * gate.dim(2) * mid.n_rows(), [&](int64_t begin, int64_t end) {
+  split_rows(n_mid, 2 * gate.dim(2) * mid.n_rows(), [&](int64_t begin, int64_t end) {
     for (int32_t e : groups_.active()) {
       const std::span<const int32_t> all = groups_.pairs_of(e);
       for (size_t p = 0; p < all.size(); p += kMaxDotRows) {
@@ -70,6 +72,8 @@ void CpuOps::do_experts_down(Tensor out, ConstTensor mid, ConstTensor ids, Const
   groups_.assign(ids, down.dim(0));
   activations_.prepare(activation_form(down.dtype(), options_.integer_activations), mid, 1, pool_);
 
+  const Form form = form_of(down);
+
   // Adds the pairs' results to out, columns [d, d + n_w). Experts come in ascending id and the
   // pairs of one expert in ascending slot, so a row adds its slots in order.
   const auto run_tile = [&](int64_t e, std::span<const int32_t> pairs, int64_t d, int64_t n_w) {
@@ -78,14 +82,14 @@ void CpuOps::do_experts_down(Tensor out, ConstTensor mid, ConstTensor ids, Const
     Tile tile;
     const int64_t row = e * hidden + d;
     const int64_t after = std::min(row + n_w, down.n_rows() - 1);
-    dot(down.dtype(), tile_args(tile, down, row, n_w, rows, static_cast<int64_t>(pairs.size()),
-                                down.row_data(after)));
+    dot(form, tile_args(tile, form.w, row, n_w, rows, static_cast<int64_t>(pairs.size()),
+                        form.w.row_data(after)));
     for (size_t i = 0; i < pairs.size(); ++i) {
       float* sum = out.row<float>(pairs[i] / k) + d;
       for (int64_t j = 0; j < n_w; ++j) sum[j] += tile.value[i][j];
     }
   };
-  split(hidden, down.dim(2) * mid.n_rows(), [&](int64_t begin, int64_t end) {
+  split_rows(hidden, down.dim(2) * mid.n_rows(), [&](int64_t begin, int64_t end) {
     for (int64_t n = 0; n < out.dim(0); ++n) {
       std::fill(out.row<float>(n) + begin, out.row<float>(n) + end, 0.0f);
     }

@@ -11,8 +11,9 @@ void CpuOps::mix_streams(ConstTensor streams, ConstTensor fn) {
   const int64_t n = streams.dim(0), n_mix = fn.dim(0), width = fn.dim(1);
   mixes_ = mixes_memory_.take<float>(n * n_mix);
   activations_.prepare(ActivationForm::kF32, streams.reshape({n, width}), 1, pool_);
-  split(n_mix, width * n,
-        [&](int64_t begin, int64_t end) { project_rows(mixes_, n_mix, fn, 1, begin, end); });
+  split(n_mix, width * n, [&](int64_t begin, int64_t end) {
+    project_rows(mixes_, n_mix, {fn, false}, 1, begin, end);
+  });
 }
 
 void CpuOps::do_hc_collapse(Tensor x, Tensor mix, ConstTensor streams, const HcWeights& w,

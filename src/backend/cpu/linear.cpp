@@ -14,7 +14,8 @@ constexpr int64_t kMaxDecodedCols = 32768;
 
 }  // namespace
 
-void CpuOps::dot(DType type, const DotArgs& args) const {
+void CpuOps::dot(const Form& form, const DotArgs& args) const {
+  const DType type = form.w.dtype();
   switch (type) {
     case DType::kF32:
       return kernels_.dot_f32(args);
@@ -28,7 +29,7 @@ void CpuOps::dot(DType type, const DotArgs& args) const {
   if (options_.integer_activations) {
     switch (type) {
       case DType::kQ8_0:
-        return kernels_.dot_q8_0(args);
+        return form.packed ? kernels_.dot_packed_q8_0(args) : kernels_.dot_q8_0(args);
       case DType::kMXFP4:
         return kernels_.dot_mxfp4(args);
       case DType::kQ4_K:
@@ -53,8 +54,9 @@ void CpuOps::dot(DType type, const DotArgs& args) const {
   }
 }
 
-void CpuOps::project_rows(float* out, int64_t out_stride, ConstTensor w, int64_t n_groups,
+void CpuOps::project_rows(float* out, int64_t out_stride, const Form& form, int64_t n_groups,
                           int64_t begin, int64_t end) const {
+  const ConstTensor w = form.w;
   const int64_t rows_each = w.dim(0) / n_groups;
   const int64_t n_rows = activations_.n_rows() / n_groups;
   const void* x[kMaxDotRows];
@@ -64,14 +66,14 @@ void CpuOps::project_rows(float* out, int64_t out_stride, ConstTensor w, int64_t
       const int64_t group = o / rows_each;
       const int64_t n_w = std::min(end, (group + 1) * rows_each) - o;
       for (int64_t i = 0; i < n_x; ++i) x[i] = activations_.row((first + i) * n_groups + group);
-      dot(w.dtype(), {.w = w.row_data(o),
-                      .w_stride = w.row_stride(),
-                      .n_w = n_w,
-                      .cols = w.dim(1),
-                      .x = x,
-                      .n_x = n_x,
-                      .out = out + first * out_stride + o,
-                      .out_stride = out_stride});
+      dot(form, {.w = w.row_data(o),
+                 .w_stride = w.row_stride(),
+                 .n_w = n_w,
+                 .cols = w.dim(1),
+                 .x = x,
+                 .n_x = n_x,
+                 .out = out + first * out_stride + o,
+                 .out_stride = out_stride});
       o += n_w;
     }
   }
@@ -83,11 +85,13 @@ void CpuOps::do_linear(Tensor out, ConstTensor x, ConstTensor w) {
 
 void CpuOps::do_grouped_linear(Tensor out, ConstTensor x, ConstTensor w, int64_t n_groups) {
   if (x.dim(0) == 0) return;
-  const ActivationForm form = activation_form(w.dtype(), options_.integer_activations);
-  activations_.prepare(form, x, n_groups, pool_);
+  activations_.prepare(activation_form(w.dtype(), options_.integer_activations), x, n_groups,
+                       pool_);
   const int64_t out_stride = out.row_stride() / static_cast<int64_t>(sizeof(float));
-  split(w.dim(0), w.dim(1) * x.dim(0), [&](int64_t begin, int64_t end) {
-    project_rows(out.row<float>(0), out_stride, w, n_groups, begin, end);
+  const Form form = form_of(w);
+  DS4_CHECK(!form.packed || w.dim(0) / n_groups % kRowStep == 0);
+  split_rows(w.dim(0), w.dim(1) * x.dim(0), [&](int64_t begin, int64_t end) {
+    project_rows(out.row<float>(0), out_stride, form, n_groups, begin, end);
   });
 }
 

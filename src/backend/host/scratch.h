@@ -24,6 +24,7 @@ class Scratch {
     reserve(n * static_cast<int64_t>(sizeof(T)));
     return reinterpret_cast<T*>(data_.get());
   }
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(data_.get()); }
   int64_t bytes() const { return bytes_; }
 
  private:

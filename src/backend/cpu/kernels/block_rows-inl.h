@@ -14,8 +14,6 @@
 #define DS4_BACKEND_CPU_BLOCK_ROWS_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
-
 #include "backend/cpu/kernels/panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,7 +50,8 @@ class Prefetch {
         // than it fetches.
         n_lines_(at_ != nullptr ? (step_bytes_ + 63) / 64 : 0) {}
   HWY_INLINE void step() {
-    for (int64_t i = 0; i < n_lines_; ++i) hwy::Prefetch(at_ + 64 * i);
+    // Into the second level: the first is too small for a group, and is needed for this one.
+    for (int64_t i = 0; i < n_lines_; ++i) __builtin_prefetch(at_ + 64 * i, 0, 2);
     if (at_ != nullptr) at_ += step_bytes_;
   }
 

@@ -98,8 +98,8 @@ struct A8Format {
     }
   }
 
-  template <int kX>
-  static HWY_INLINE void multiply(ScaleVec (&sum)[kX], const Panel& panel,
+  template <int kX, class AnyPanel>
+  static HWY_INLINE void multiply(ScaleVec (&sum)[kX], const AnyPanel& panel,
                                   const ActivationGroup* const (&x)[kX]) {
     for (int64_t b = 0; b < panel.n_blocks; ++b) {
       IntVec integers[kX];
@@ -116,6 +116,18 @@ struct A8Format {
     }
   }
 
+  // The sum of one block, its granules given by code(i). Two chains, because one would wait.
+  template <class Code>
+  static HWY_INLINE IntVec block_sum(const ActivationGroup& x, int64_t b, Code code) {
+    IntVec low = start(x, b), high = hn::Zero(IntTag());
+    for (int i = 0; i < 4; ++i) {
+      const int8_t* q = x.q + 32 * b + 4 * i;
+      low = add_products<Blocks::kMaxCode>(low, code(i), broadcast(q));
+      high = add_products<Blocks::kMaxCode>(high, code(4 + i), broadcast(q + 16));
+    }
+    return hn::Add(low, high);
+  }
+
   static HWY_INLINE ScaleVec direct(ScaleVec sum, const Rows& rows, int64_t g, int64_t cols,
                                     const ActivationGroup& x) {
     const int64_t at = g * 8 * Blocks::kBlockBytes, n_blocks = cols / kA8Elems;
@@ -123,18 +135,88 @@ struct A8Format {
       const int64_t block = at + b * Blocks::kBlockBytes;
       IntVec codes[8];
       Blocks::codes(rows, block, codes);
-      IntVec low = start(x, b), high = hn::Zero(IntTag());
-      for (int i = 0; i < 4; ++i) {
-        const int8_t* q = x.q + 32 * b + 4 * i;
-        low = add_products<Blocks::kMaxCode>(low, codes[i], broadcast(q));
-        high = add_products<Blocks::kMaxCode>(high, codes[4 + i], broadcast(q + 16));
-      }
-      sum = finish(sum, Blocks::scale(rows, block), x.d[b], hn::Add(low, high));
+      const IntVec integers = block_sum(x, b, [&](int i) HWY_ATTR { return codes[i]; });
+      sum = finish(sum, Blocks::scale(rows, block), x.d[b], integers);
     }
     return sum;
   }
 };
 
+// Q8_0 repacked: the panels of a group one after the other, scales as f16. As many bytes as before.
+//
+//   0                                     256 kL        272 kL
+//   | granules [64][kL][4], biased codes  | d [8][kL]   |  of 256 columns of kL rows
+struct PackedQ8_0Format {
+  using Plain = A8Format<Q8_0Format>;
+  static constexpr int64_t kCodeBytes = 256 * kL;
+  static constexpr int64_t kPanelBytes = kCodeBytes + 16 * kL;
+  static_assert(kPanelBytes == 8 * kL * static_cast<int64_t>(sizeof(BlockQ8_0)));
+
+  struct Panel {
+    static constexpr int64_t n_blocks = 8;
+    alignas(64) float scale[8 * kL];
+    const int32_t* codes;
+  };
+
+  static HWY_INLINE const std::byte* panel_at(const Rows& rows, int64_t g) {
+    return rows.row[0] + g * kPanelBytes;
+  }
+  static HWY_INLINE ScaleVec scale_at(const std::byte* panel, int64_t b) {
+    const hn::Rebind<hwy::float16_t, ScaleTag> dh;
+    const auto* halves = reinterpret_cast<const hwy::float16_t*>(panel + kCodeBytes);
+    return hn::PromoteTo(ScaleTag(), hn::Load(dh, halves + b * kL));
+  }
+
+  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t) {
+    const std::byte* at = panel_at(rows, g);
+    panel.codes = reinterpret_cast<const int32_t*>(at);
+    for (int b = 0; b < 8; ++b) hn::Store(scale_at(at, b), ScaleTag(), panel.scale + b * kL);
+  }
+
+  template <int kX>
+  static HWY_INLINE void multiply(ScaleVec (&sum)[kX], const Panel& panel,
+                                  const ActivationGroup* const (&x)[kX]) {
+    Plain::multiply<kX>(sum, panel, x);
+  }
+
+  static HWY_INLINE ScaleVec direct(ScaleVec sum, const Rows& rows, int64_t g, int64_t,
+                                    const ActivationGroup& x) {
+    const std::byte* at = panel_at(rows, g);
+    const auto* codes = reinterpret_cast<const int32_t*>(at);
+    for (int b = 0; b < 8; ++b) {
+      const IntVec integers = Plain::block_sum(
+          x, b, [&](int i) HWY_ATTR { return hn::Load(IntTag(), codes + (8 * b + i) * kL); });
+      sum = Plain::finish(sum, scale_at(at, b), x.d[b], integers);
+    }
+    return sum;
+  }
+};
+
+void pack_q8_0(std::byte* out, const std::byte* w, int64_t n_rows, int64_t cols) {
+  const int64_t stride = cols / kQ8_0Elems * static_cast<int64_t>(sizeof(BlockQ8_0));
+  const hn::Rebind<uint16_t, IntTag> d16;
+  const hn::RebindToUnsigned<IntTag> du;
+  for (int64_t first = 0; first < n_rows; first += kL) {
+    Rows rows;
+    for (int r = 0; r < kL; ++r) rows.row[r] = w + (first + r) * stride;
+    for (int64_t b = 0; b < cols / kQ8_0Elems; ++b) {
+      const int64_t at = b * static_cast<int64_t>(sizeof(BlockQ8_0));
+      std::byte* panel = out + first * stride + b / 8 * PackedQ8_0Format::kPanelBytes;
+      IntVec codes[8];
+      Q8_0Format::codes(rows, at, codes);
+      for (int64_t i = 0; i < 8; ++i) {
+        hn::Store(codes[i], IntTag(), reinterpret_cast<int32_t*>(panel) + (b % 8 * 8 + i) * kL);
+      }
+      const IntVec half = mask_with(load_dword_of_4<0>(rows, at), 0xffff);
+      auto* halves = reinterpret_cast<uint16_t*>(panel + PackedQ8_0Format::kCodeBytes);
+      hn::Store(hn::TruncateTo(d16, hn::BitCast(du, half)), d16, halves + b % 8 * kL);
+    }
+  }
+}
+
+int64_t lane_rows() { return kL; }
+
+void dot_packed_q8_0(const DotArgs& args) { dot_rows<PackedQ8_0Format>(args); }
 void dot_q8_0(const DotArgs& args) { dot_rows<A8Format<Q8_0Format>>(args); }
 void dot_mxfp4(const DotArgs& args) { dot_rows<A8Format<Mxfp4Format>>(args); }
 
@@ -147,10 +229,16 @@ namespace ds4::cpu {
 
 HWY_EXPORT(dot_q8_0);
 HWY_EXPORT(dot_mxfp4);
+HWY_EXPORT(dot_packed_q8_0);
+HWY_EXPORT(pack_q8_0);
+HWY_EXPORT(lane_rows);
 
 void add_a8_dots(Kernels& kernels) {
   kernels.dot_q8_0 = HWY_DYNAMIC_POINTER(dot_q8_0);
   kernels.dot_mxfp4 = HWY_DYNAMIC_POINTER(dot_mxfp4);
+  kernels.dot_packed_q8_0 = HWY_DYNAMIC_POINTER(dot_packed_q8_0);
+  kernels.pack_q8_0 = HWY_DYNAMIC_POINTER(pack_q8_0);
+  kernels.group_rows = HWY_DYNAMIC_POINTER(lane_rows)();
 }
 
 }  // namespace ds4::cpu

@@ -21,12 +21,23 @@ const T* weight_row(const DotArgs& args, int64_t j) {
   return reinterpret_cast<const T*>(args.w + j * args.w_stride);
 }
 
+// Short rows are over before the machine has seen that they are read in order, so the four after
+// the next four are asked for. Long ones it sees by itself.
+HWY_INLINE void prefetch_rows(const DotArgs& args, int64_t j) {
+  constexpr int64_t kShortRows = 8192;  // bytes of four rows
+  const int64_t bytes = 4 * args.w_stride;
+  if (bytes > kShortRows || j + 8 >= args.n_w) return;
+  const std::byte* at = args.w + (j + 8) * args.w_stride;
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 3);
+}
+
 // One activation row: four weight rows at a time, because a single sum would wait for itself.
 template <class T>
 void dot_one(const DotArgs& args) {
   const float* const x[1] = {static_cast<const float*>(args.x[0])};
   int64_t j = 0;
   for (; j + 4 <= args.n_w; j += 4) {
+    prefetch_rows(args, j);
     const T* const w[4] = {weight_row<T>(args, j), weight_row<T>(args, j + 1),
                            weight_row<T>(args, j + 2), weight_row<T>(args, j + 3)};
     dot_tile<4, 1>(w, x, args.cols, args.out + j, args.out_stride);

@@ -114,6 +114,13 @@ struct Kernels {
   DotFn dot_q2_k = nullptr;
   DotFn dot_iq2_xxs = nullptr;
 
+  // Q8_0 rows repacked in groups of `group_rows`, with the same number of bytes: the same products
+  // from weights that are read in order. n_rows is a multiple of group_rows, cols one of 256, `out`
+  // aligned to 64; a DotArgs begins at the first row of a group and covers whole groups.
+  int64_t group_rows = 0;
+  void (*pack_q8_0)(std::byte* out, const std::byte* w, int64_t n_rows, int64_t cols) = nullptr;
+  DotFn dot_packed_q8_0 = nullptr;
+
   // Activations to int8: n_blocks A8 blocks of 32 (the rest of the group is left as it is), or one
   // Q8_K record of 256.
   void (*round_a8)(const float* x, int64_t n_blocks, ActivationGroup* group) = nullptr;
