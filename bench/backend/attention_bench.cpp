@@ -7,12 +7,13 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "backend/backend.h"
-#include "bench/backend/machine_limits.h"
 #include "bench/backend/synthetic_kv.h"
+#include "machine/limits.h"
 #include "model/config.h"
 
 namespace ds4 {
@@ -44,7 +45,7 @@ int64_t rows_seen(const Case& c, int64_t first_pos) {
   return n;
 }
 
-void attention(benchmark::State& state, const Case& c) {
+void attention(benchmark::State& state, const machine::Limits& limits, const Case& c) {
   auto backend = make_backend(BackendKind::kCpu, {.n_threads = 1});
   const int64_t heads = c.config->n_heads, dim = c.config->head_dim, topk = c.config->index_topk;
   const int64_t first_pos = c.context - c.n_queries;
@@ -90,21 +91,22 @@ void attention(benchmark::State& state, const Case& c) {
   state.counters["rows"] = seen;
   state.counters["GB/s"] = rate(bytes * 1e-9);
   state.counters["GMAC/s"] = rate(products * 1e-9);
-  state.counters["of_read"] = rate(bytes / machine_limits().read_bytes);
-  state.counters["of_f32"] = rate(products / machine_limits().f32_products);
+  state.counters["of_read"] = rate(bytes / (limits.memory_read.one.best * 1e9));
+  state.counters["of_f32"] = rate(products / (limits.f32.one.best * 1e9));
 }
 
-void add(const Case& c) {
+void add_case(const machine::Limits& limits, const Case& c) {
   const std::string name = "attention/" + c.config->name + "/ratio:" + std::to_string(c.ratio) +
                            "/context:" + std::to_string(c.context) +
                            (c.n_queries > 1 ? "/rows:" + std::to_string(c.n_queries) : "") +
                            (c.format == RowFormat::kF32 ? "/f32" : "");
-  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& s) {
-    attention(s, c);
+  benchmark::RegisterBenchmark(name.c_str(), [=, &limits](benchmark::State& s) {
+    attention(s, limits, c);
   })->Unit(benchmark::kMicrosecond);
 }
 
-void register_all() {
+void register_all(const machine::Limits& limits) {
+  const auto add = [&](const Case& c) { add_case(limits, c); };
   for (const ModelConfig* config : {&flash_config(), &nano_config()}) {
     for (RowFormat format : {RowFormat::kPackedKv, RowFormat::kF32}) {
       add({config, 0, 32768, 1, format});
@@ -123,9 +125,17 @@ void register_all() {
 }  // namespace ds4
 
 int main(int argc, char** argv) {
-  ds4::register_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  const auto limits = ds4::machine::measure({.n_threads = 1});
+  if (!limits) {
+    std::fprintf(stderr, "attention_bench: %s\n", limits.error().message.c_str());
+    return 1;
+  }
+  std::fprintf(stderr, "%s, one thread: %.1f GB/s from memory, %.0f GMAC/s int8, %.0f GFMA/s f32\n",
+               limits->target.c_str(), limits->memory_read.one.best, limits->int8.one.best,
+               limits->f32.one.best);
+  ds4::register_all(*limits);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

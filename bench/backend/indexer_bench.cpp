@@ -6,13 +6,14 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "backend/backend.h"
 #include "backend/cpu/top_rows.h"
-#include "bench/backend/machine_limits.h"
 #include "bench/backend/synthetic_kv.h"
+#include "machine/limits.h"
 #include "model/config.h"
 
 namespace ds4 {
@@ -20,7 +21,8 @@ namespace {
 
 constexpr int64_t kBytesWalked = int64_t{96} << 20;
 
-void decode(benchmark::State& state, const ModelConfig& config, int64_t context, RowFormat format) {
+void decode(benchmark::State& state, const machine::Limits& limits, const ModelConfig& config,
+            int64_t context, RowFormat format) {
   auto backend = make_backend(BackendKind::kCpu, {.n_threads = 1});
   const int64_t n_rows = context / 4, heads = config.index_n_heads;
   const int64_t bytes = n_rows * kv_row_bytes(format, kPackedIndexElems);
@@ -50,8 +52,9 @@ void decode(benchmark::State& state, const ModelConfig& config, int64_t context,
   const double products = static_cast<double>(n_rows * heads * kPackedIndexElems);
   state.SetBytesProcessed(state.iterations() * bytes);
   state.counters["GMAC/s"] = rate(products * 1e-9);
-  state.counters["of_read"] = rate(static_cast<double>(bytes) / machine_limits().read_bytes);
-  state.counters["of_int8"] = rate(products / machine_limits().int8_products);
+  state.counters["of_read"] =
+      rate(static_cast<double>(bytes) / (limits.memory_read.one.best * 1e9));
+  state.counters["of_int8"] = rate(products / (limits.int8.one.best * 1e9));
 }
 
 enum class Order { kRandom, kAscending, kEqual };
@@ -76,7 +79,7 @@ void topk(benchmark::State& state, int64_t k, Order order) {
   state.SetItemsProcessed(state.iterations() * kRows);
 }
 
-void register_all() {
+void register_all(const machine::Limits& limits) {
   const auto add = [](const std::string& name, auto run) {
     benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMicrosecond);
   };
@@ -86,7 +89,7 @@ void register_all() {
         if (format == RowFormat::kF32 && context != 131072) continue;
         add("indexer/" + config->name + "/context:" + std::to_string(context) +
                 (format == RowFormat::kF32 ? "/f32" : ""),
-            [=](benchmark::State& s) { decode(s, *config, context, format); });
+            [=, &limits](benchmark::State& s) { decode(s, limits, *config, context, format); });
       }
     }
   }
@@ -102,9 +105,17 @@ void register_all() {
 }  // namespace ds4
 
 int main(int argc, char** argv) {
-  ds4::register_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  const auto limits = ds4::machine::measure({.n_threads = 1});
+  if (!limits) {
+    std::fprintf(stderr, "indexer_bench: %s\n", limits.error().message.c_str());
+    return 1;
+  }
+  std::fprintf(stderr, "%s, one thread: %.1f GB/s from memory, %.0f GMAC/s int8, %.0f GFMA/s f32\n",
+               limits->target.c_str(), limits->memory_read.one.best, limits->int8.one.best,
+               limits->f32.one.best);
+  ds4::register_all(*limits);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -145,7 +145,7 @@ TEST(Memory, ThePlanIsEnoughAsAHardLimitOnData) {
 
 TEST(Memory, LimitsOfTheProcessAreNamedInTheRefusal) {
   const std::vector<std::string> million = {"-p", "x", "-c", "1048576"};
-  const Outcome space = run_command(ds4_after("ulimit -v 900000", million));
+  const Outcome space = run_command(ds4_after("ulimit -v 600000", million));
   EXPECT_EQ(space.code, 1) << space.err;
   EXPECT_TRUE(mentions(space.err, "(address space limit, ulimit -v), the plan needs "))
       << space.err;

@@ -81,12 +81,12 @@ TEST(MemoryPlan, WorkspaceAndScratchOfNanoByHand) {
   EXPECT_LE(plan.workspace, want + 28 * 64) << "tensors start at multiples of 64 bytes";
 
   // The widest int8 input is that of the grouped output projection: 2 groups of 1024, in groups of
-  // 256 values with 64 bytes beside them. Then the mixes; for both threads an index query in 16
+  // 256 values with 128 bytes beside them. Then the mixes; for both threads an index query in 16
   // lanes, 4 x 128 + 256 candidates and a tile of 32 decoded rows; and the lists that sort 4 expert
   // slots a row.
   const int64_t thread = 64 + 16 * 129 * 4 + (4 * 128 + 256) * 8 + 32 * 512 * 4;
   const int64_t scratch =
-      100 * 8 * (256 + 64) + 100 * 24 * 4 + 2 * thread + 4 * (2 * 16 + 1 + 100 * 4);
+      100 * 8 * (256 + 128) + 100 * 24 * 4 + 2 * thread + 4 * (2 * 16 + 1 + 100 * 4);
   EXPECT_EQ(plan.scratch, scratch);
   EXPECT_EQ(plan.sessions, 1000 * 4 + 4096 * 4);
 }

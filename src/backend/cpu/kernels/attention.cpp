@@ -90,16 +90,13 @@ HWY_INLINE void score_tile(float (*e)[kAttendTile], const AttendArgs& args, int6
   }
 }
 
-void tile_scores(float (*e)[kAttendTile], const AttendArgs& args) {
-  for (int64_t h = 0; h < args.n_heads;) {
-    if (h + kTileHeads <= args.n_heads) {
-      for (int64_t i = 0; i < args.n_rows; i += kTileRows) score_tile<kTileHeads>(e, args, h, i);
-      h += kTileHeads;
-    } else {
-      for (int64_t i = 0; i < args.n_rows; i += kTileRows) score_tile<1>(e, args, h, i);
-      ++h;
-    }
+// kH heads from `h` on, then fewer at a time: a thread's part need not be a multiple of kH.
+template <int kH>
+void tile_scores(float (*e)[kAttendTile], const AttendArgs& args, int64_t h) {
+  for (; h + kH <= args.n_heads; h += kH) {
+    for (int64_t i = 0; i < args.n_rows; i += kTileRows) score_tile<kH>(e, args, h, i);
   }
+  if constexpr (kH > 1) tile_scores<kH / 2>(e, args, h);
 }
 
 // Scores become weights exp(scale s - max'). Sums over a tile: lane l adds e[l], e[l + 16], then
@@ -169,14 +166,20 @@ HWY_INLINE void add_values(const AttendArgs& args, const float (*e)[kAttendTile]
   }
 }
 
+// The same for a strip of columns of all heads from `h` on.
+template <int kH>
+void add_strip(const AttendArgs& args, const float (*e)[kAttendTile], const float* shrink,
+               int64_t h, int64_t dim) {
+  for (; h + kH <= args.n_heads; h += kH) add_values<kH, kStripUnits>(args, e, shrink, h, dim);
+  if constexpr (kH > 1) add_strip<kH / 2>(args, e, shrink, h, dim);
+}
+
 void attend(const AttendArgs& args) {
   alignas(64) float e[kMaxHeads][kAttendTile], shrink[kMaxHeads];
-  tile_scores(e, args);
+  tile_scores<kTileHeads>(e, args, 0);
   weigh_tile(e, shrink, args);
   for (int64_t dim = 0; dim < args.head_dim; dim += kStripUnits * kLanes) {
-    int64_t h = 0;
-    for (; h + 4 <= args.n_heads; h += 4) add_values<4, kStripUnits>(args, e, shrink, h, dim);
-    for (; h < args.n_heads; ++h) add_values<1, kStripUnits>(args, e, shrink, h, dim);
+    add_strip<4>(args, e, shrink, 0, dim);
   }
 }
 

@@ -18,6 +18,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/index_scores.cpp"
 #include <hwy/foreach_target.h>
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 // clang-format on
 
@@ -121,6 +122,9 @@ void score_f32(const IndexScoreArgs& args) {
   for (int64_t c = 0; c < args.n_rows; c += kR) {
     const float* rows[kR];  // the last tile repeats its last row
     for (int64_t r = 0; r < kR; ++r) rows[r] = first + std::min(c + r, args.n_rows - 1) * kIndexDim;
+    // A tile reads its rows side by side, which no hardware prefetcher follows.
+    const int64_t next = std::min((c + 2 * kR) * kIndexDim, args.n_rows * kIndexDim);
+    for (int64_t i = (c + kR) * kIndexDim; i < next; i += 16) hwy::Prefetch(first + i);
     LaneSums scores[kR];
     clear(scores, kR);
     for (int64_t group = 0; group < args.query->n_groups; group += kG) {
