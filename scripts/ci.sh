@@ -22,7 +22,15 @@ built() {  # built PRESET TARGET
 labelled() { built "$1" "$2_tests" && ctest --preset "$1"; }
 asan_suite() { built asan all && ctest --preset asan; }
 # 64-bit Arm under QEMU, with what .deps/arm64 then holds: packages that nothing else needs.
-arm64() { scripts/deps.sh --arm64 && labelled arm64 arm64; }
+arm64() { scripts/deps.sh --arm64 && labelled arm64 arm64 && same_bits_on_arm64; }
+same_bits_on_arm64() {
+  local qemu
+  if ! grep -qw avx2 /proc/cpuinfo; then echo "this machine has no AVX2, whose bits NEON's should be"; return 0; fi
+  qemu=$(scripts/tool.sh aarch64-linux-gnu-g++ qemu-aarch64) &&
+    build/release/bin/nano_bits > "$logs/bits-here.txt" &&
+    "$qemu" build/arm64/bin/nano_bits > "$logs/bits-arm64.txt" &&
+    diff "$logs/bits-here.txt" "$logs/bits-arm64.txt" && echo "Nano's logits: NEON gives this machine's bits"
+}
 
 steps_begin ci
 if [ "${1:-}" != --after-test ]; then step test make --no-print-directory test; fi

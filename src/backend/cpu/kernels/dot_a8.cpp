@@ -238,7 +238,8 @@ void add_a8_dots(Kernels& kernels) {
   kernels.dot_mxfp4 = HWY_DYNAMIC_POINTER(dot_mxfp4);
   kernels.dot_packed_q8_0 = HWY_DYNAMIC_POINTER(dot_packed_q8_0);
   kernels.pack_q8_0 = HWY_DYNAMIC_POINTER(pack_q8_0);
-  kernels.group_rows = HWY_DYNAMIC_POINTER(lane_rows)();
+  const auto rows = HWY_DYNAMIC_POINTER(lane_rows);
+  kernels.group_rows = rows();
 }
 
 }  // namespace ds4::cpu
