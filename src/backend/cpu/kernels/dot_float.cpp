@@ -71,7 +71,10 @@ template <class T>
 void dot_many(const DotArgs& args) {
   int64_t j = 0;
   if constexpr (kVecs == 1) {
-    for (; j + 4 <= args.n_w; j += 4) dot_weight_rows<4, T>(args, j);
+    for (; j + 4 <= args.n_w; j += 4) {
+      prefetch_rows(args, j);
+      dot_weight_rows<4, T>(args, j);
+    }
   }
   for (; j < args.n_w; ++j) dot_weight_rows<1, T>(args, j);
 }
