@@ -74,6 +74,10 @@ Result<Backend> make_backend(BackendKind kind, const BackendOptions& options) {
   backend.pool = std::make_unique<ThreadPool>(options.n_threads, options.pin_threads);
   const std::string threads = fmt::format("{} threads{}", backend.pool->n_threads(),
                                           backend.pool->is_pinned() ? ", pinned" : "");
+  if (options.pin_threads && !backend.pool->is_pinned()) {
+    log::warn("backend", "threads are not pinned: {} of them, and {} processors to run on",
+              backend.pool->n_threads(), available_processors());
+  }
   if (kind == BackendKind::kReference) {
     backend.device = std::make_unique<HostDevice>("reference, " + threads);
     backend.ops = std::make_unique<reference::ReferenceOps>(*backend.pool);
