@@ -1,11 +1,11 @@
 // The cpu backend as a whole. hf32 on the lossless file against independent float32 logits; the
 // official profile, where block-quantized weights meet int8 activations, against the reference
 // backend on the same file. What int8 activations cost was measured (docs/testing.md); the
-// thresholds are about three times that, so a kernel that loses more is noticed.
+// thresholds are about twice that, so a kernel that loses more is noticed.
 //
 // In a handful of the rows two experts all but tie, and any last bit anywhere decides between them:
-// which rows those are, and so the worst KL, changes with every reordering of a sum. Rows are
-// therefore judged without the worst few, and those few by one loose bound.
+// which rows those are, and so the worst KL, changes with every reordering of a sum. So the mean
+// without the worst few rows is held as well, more tightly, to three times the figure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,11 +55,11 @@ TEST(CpuQuality, Hf32EqualsFloat32TransformersOnEveryPrompt) {
 // How far integer activations move one recipe.
 struct Bound {
   const char* recipe = "";
-  double mean_kl = 0;    // nats per row, without the kCoinTosses worst rows
-  int top1_changes = 0;  // of all rows compared
+  double mean_kl = 0, worst_kl = 0;  // nats per row
+  int top1_changes = 0;              // of all rows compared
+  double common_kl = 0;              // mean without the kCoinTosses worst rows
 };
-constexpr size_t kCoinTosses = 6;       // of 1247 rows
-constexpr double kCoinTossKlMax = 0.6;  // worst seen in any recipe and version: 0.29
+constexpr size_t kCoinTosses = 6;  // of 1247 rows
 
 void PrintTo(const Bound& bound, std::ostream* out) { *out << bound.recipe; }
 
@@ -94,20 +94,25 @@ TEST_P(CpuOfficial, StaysNearTheReferenceBackend) {
     return std::accumulate(kls.begin(), kls.begin() + static_cast<ptrdiff_t>(n), 0.0) /
            static_cast<double>(n);
   };
-  const double mean_kl = mean(kls.size() - kCoinTosses);
+  const double mean_kl = mean(kls.size()), common_kl = mean(kls.size() - kCoinTosses);
   std::printf(
       "cpu, official, %s: %zu rows, KL mean %.3g, without the %zu worst %.3g, worst %.3g, "
       "top-1 changed %d\n",
-      bound.recipe, kls.size(), mean(kls.size()), kCoinTosses, mean_kl, kls.back(), top1_changes);
+      bound.recipe, kls.size(), mean_kl, kCoinTosses, common_kl, kls.back(), top1_changes);
   EXPECT_LE(mean_kl, bound.mean_kl);
-  EXPECT_LE(kls.back(), kCoinTossKlMax);
+  EXPECT_LE(kls.back(), bound.worst_kl);
+  EXPECT_LE(common_kl, bound.common_kl);
   EXPECT_LE(top1_changes, bound.top1_changes);
 }
 
+// Mean and worst of q8_0 and the worst of q2 have the bounds of exact: theirs were 2e-4, 0.04 and
+// 0.104 until a sum was reordered and other rows were the near ties (docs/testing.md).
 INSTANTIATE_TEST_SUITE_P(Recipes, CpuOfficial,
-                         testing::Values(Bound{"exact", 1e-4, 16}, Bound{"mxfp4", 1.8e-4, 16},
-                                         Bound{"q8_0", 1.8e-4, 16}, Bound{"q4", 3.5e-4, 16},
-                                         Bound{"q2", 1.8e-3, 16}),
+                         testing::Values(Bound{"exact", 7e-4, 0.43, 8, 1e-4},
+                                         Bound{"mxfp4", 4e-4, 0.31, 14, 1.8e-4},
+                                         Bound{"q8_0", 7e-4, 0.43, 10, 1.8e-4},
+                                         Bound{"q4", 3.6e-4, 0.045, 16, 3.5e-4},
+                                         Bound{"q2", 1.3e-3, 0.43, 8, 1.8e-3}),
                          [](const auto& param) { return std::string(param.param.recipe); });
 
 }  // namespace
