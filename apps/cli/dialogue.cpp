@@ -71,8 +71,9 @@ void Dialogue::set_system(const std::string& text) {
 Result<void> Dialogue::resize(int64_t ctx_tokens) {
   Options resized = options_;
   resized.ctx_tokens = ctx_tokens;
-  DS4_TRY_VOID(
-      check_memory_plan(engine_->model(), resized, engine_->snapshots().options().bytes_max));
+  resized.repack_bytes_max = engine_->options().repack_bytes_max;
+  DS4_TRY_VOID(check_memory_plan(engine_->model(), resized,
+                                 engine_->snapshots().options().bytes_max, /*copies_exist=*/true));
   // Made before the old one goes: without memory for both, the conversation stays.
   DS4_TRY(Session session, Session::create(*engine_, {.ctx_tokens = ctx_tokens}));
   session_ = std::move(session);

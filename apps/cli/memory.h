@@ -12,7 +12,7 @@ namespace ds4::cli {
 // for copies of weights. Errors: kOutOfMemory with the numbers and the largest context that fits;
 // kInvalidArgument for a context outside the model's.
 Result<app::GrantedMemory> check_memory_plan(const Model& model, const Options& options,
-                                             int64_t snapshot_bytes);
+                                             int64_t snapshot_bytes, bool copies_exist = false);
 
 // Bytes that a conversation's snapshots are to take: --snapshot-mb, or its default.
 int64_t snapshot_bytes_wanted(const Options& options);

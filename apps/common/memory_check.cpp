@@ -39,30 +39,35 @@ MemoryBudget memory_budget(int64_t weight_bytes, const MemoryLimit& limit) {
   return {memory.available_bytes, std::move(memory.source)};
 }
 
+Result<FittedPlan> fit_memory_plan(const ModelConfig& config, MemoryPlanInput input,
+                                   const MemoryBudget& allowed, bool snapshots_may_shrink) {
+  DS4_TRY(MemoryPlan plan, MemoryPlan::make(config, input));
+  const auto shrink = [&](int64_t& bytes) -> Result<void> {
+    const int64_t missing = plan.total() - allowed.bytes;
+    if (missing <= 0 || bytes == 0) return {};
+    bytes = std::max<int64_t>(0, bytes - missing);
+    DS4_TRY(plan, MemoryPlan::make(config, input));
+    return {};
+  };
+  if (snapshots_may_shrink) DS4_TRY_VOID(shrink(input.snapshot_bytes));
+  if (input.repack_may_shrink) DS4_TRY_VOID(shrink(input.repack_bytes));
+  return FittedPlan{input, plan};
+}
+
 Result<GrantedMemory> check_memory_plan(const ModelConfig& config, MemoryPlanInput input,
                                         const MemoryLimit& limit, bool snapshots_may_shrink,
                                         bool verbose) {
-  DS4_TRY(MemoryPlan plan, MemoryPlan::make(config, input));
   const MemoryBudget allowed = memory_budget(input.weight_bytes, limit);
-  if (plan.total() > allowed.bytes && snapshots_may_shrink) {
-    // Snapshots save time and nothing else: they take what is left.
-    const int64_t missing = plan.total() - allowed.bytes;
-    input.snapshot_bytes = std::max<int64_t>(0, input.snapshot_bytes - missing);
-    DS4_TRY(plan, MemoryPlan::make(config, input));
-  }
-  if (plan.total() > allowed.bytes && input.repack_bytes > 0) {
-    const int64_t missing = plan.total() - allowed.bytes;
-    input.repack_bytes = std::max<int64_t>(0, input.repack_bytes - missing);
-    DS4_TRY(plan, MemoryPlan::make(config, input));
-  }
-  DS4_TRY_VOID(check_memory(plan, allowed, config, input));
+  DS4_TRY(const FittedPlan fitted, fit_memory_plan(config, input, allowed, snapshots_may_shrink));
+  const MemoryPlan& plan = fitted.plan;
+  DS4_TRY_VOID(check_memory(plan, allowed, config, fitted.input));
   if (verbose) {
     print_error(fmt::format("memory {} of {} ({})\n{}", format_byte_size(plan.total()),
                             format_byte_size(allowed.bytes), allowed.source, parts(plan)));
   } else {
     print_error(fmt::format("memory {}\n", plan.summary()));
   }
-  return GrantedMemory{input.snapshot_bytes, input.repack_bytes};
+  return GrantedMemory{fitted.input.snapshot_bytes, fitted.input.repack_bytes};
 }
 
 }  // namespace ds4::app

@@ -25,6 +25,16 @@ struct GrantedMemory {
   int64_t repack_bytes = 0;
 };
 
+// `input` and its plan, with snapshots (if they may) and copies of weights (if they do not exist
+// yet) made smaller where the plan would take more than `allowed`: they save time and nothing else.
+// It may still not fit. Errors: kInvalidArgument for a context outside the model's.
+struct FittedPlan {
+  MemoryPlanInput input;
+  MemoryPlan plan;
+};
+Result<FittedPlan> fit_memory_plan(const ModelConfig& config, MemoryPlanInput input,
+                                   const MemoryBudget& allowed, bool snapshots_may_shrink);
+
 // Prints the plan on standard error: one line, or a line a part when `verbose`. With
 // `snapshots_may_shrink` they take what is left, and so do copies of weights. Errors:
 // kOutOfMemory with the numbers and the largest context that fits; kInvalidArgument for a context

@@ -24,6 +24,7 @@ struct MemoryPlanInput {
   int64_t ctx_tokens = 32768;          // of each
   int64_t snapshot_bytes = 0;          // budget of the engine's snapshots
   int64_t repack_bytes = 0;            // copies of weights: EngineOptions::repack_bytes_max
+  bool repack_may_shrink = true;       // false: the copies exist already
   int64_t statistics_bytes = 0;        // of an observer of the walk
 };
 

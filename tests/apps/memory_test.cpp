@@ -121,6 +121,40 @@ TEST(Memory, InspectAndVerboseShowThePlan) {
   }
 }
 
+// Copies of weights take what is left and never the place of a context: with room for a part of
+// them the plan says less and still fits, with none they are gone, and the answer is the same.
+TEST(Memory, CopiesOfWeightsTakeWhatIsLeft) {
+  const auto run = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"-p", "Count from 3 to 8.", "-c", "4096"});
+    return run_command(ds4(flags));
+  };
+  const auto repacked = [](const Outcome& got) {
+    std::smatch match;
+    if (!std::regex_search(got.err, match, std::regex(R"(repacked ([0-9.]+) MiB)"))) return 0.0;
+    return std::stod(match[1].str());
+  };
+  const Outcome all = run({}), none = run({"--repack", "0"});
+  ASSERT_EQ(all.code, 0) << all.err;
+  ASSERT_EQ(none.code, 0) << none.err;
+  EXPECT_GT(repacked(all), 20.0) << all.err;
+  EXPECT_EQ(repacked(none), 0.0) << none.err;
+  std::smatch total;
+  ASSERT_TRUE(std::regex_search(none.err, total, std::regex(R"(memory ([0-9]+)\.[0-9] MiB)")))
+      << none.err;
+  const int64_t base_mib = std::stoll(total[1].str());
+  const Outcome some = run({"--mem-limit", std::to_string(base_mib + 11) + "M"});
+  EXPECT_EQ(some.code, 0) << some.err;
+  EXPECT_GT(repacked(some), 5.0) << some.err;
+  EXPECT_LT(repacked(some), 12.0) << some.err;
+  EXPECT_EQ(some.out, all.out);
+  EXPECT_EQ(none.out, all.out);
+  for (const char* wrong : {"8X", "-1", ""}) {
+    const Outcome got = run({"--repack", wrong});
+    EXPECT_EQ(got.code, 2) << wrong;
+    EXPECT_TRUE(mentions(got.err, "--repack: expected a size such as 8G, 512M")) << got.err;
+  }
+}
+
 #ifndef DS4_SANITIZED  // a sanitizer's own memory is in these figures
 
 // The printed total is an upper bound of what the process really has in memory, weights included.

@@ -264,6 +264,11 @@ TEST(RepackTest, CopiesGiveTheSameBits) {
     packed->grouped_linear(got, x, grouped, 2);
     plain->grouped_linear(want, x, grouped, 2);
     EXPECT_TRUE(got.same_bits(want));
+    const Array x_four =
+        random_floats({n, 4 * 256}, 31);  // groups of 24 rows: not those of the copy
+    packed->grouped_linear(got, x_four, grouped, 4);
+    plain->grouped_linear(want, x_four, grouped, 4);
+    EXPECT_TRUE(got.same_bits(want));
 
     Array ids = ints({n, 2}), weight = floats({n, 2});
     for (int64_t i = 0; i < 2 * n; ++i) {

@@ -88,8 +88,8 @@ void CpuOps::do_grouped_linear(Tensor out, ConstTensor x, ConstTensor w, int64_t
   activations_.prepare(activation_form(w.dtype(), options_.integer_activations), x, n_groups,
                        pool_);
   const int64_t out_stride = out.row_stride() / static_cast<int64_t>(sizeof(float));
-  const Form form = form_of(w);
-  DS4_CHECK(!form.packed || w.dim(0) / n_groups % kRowStep == 0);
+  // A group of rows that shares its inputs must be whole groups of a copy's rows.
+  const Form form = w.dim(0) / n_groups % kRowStep == 0 ? form_of(w) : Form{w, false};
   split_rows(w.dim(0), w.dim(1) * x.dim(0), [&](int64_t begin, int64_t end) {
     project_rows(out.row<float>(0), out_stride, form, n_groups, begin, end);
   });
