@@ -58,8 +58,8 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
 
 // Flags that need more than a conversion.
 struct Text {
-  std::string backend = "cpu", profile = "official", mem_limit, repack = "4G";
-  bool cpu = false, version = false;
+  app::EngineFlagText engine;
+  bool version = false;
 };
 
 void add_input_flags(CLI::App& app, Options& o) {
@@ -158,39 +158,11 @@ void add_output_flags(CLI::App& app, Options& o) {
 
 void add_engine_flags(CLI::App& app, Options& o, Text& t) {
   const char* group = "Engine";
-  app.add_option("--backend", t.backend, "cpu, or reference (the slow oracle)")
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("--cpu", t.cpu, "same as --backend cpu")->group(group);
-  app.add_option("-t,--threads", o.n_threads, "threads; 0: one per processor")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("--pin-threads", o.pin_threads, "keep each thread to a processor of its own")
-      ->group(group);
-  app.add_option("--profile", t.profile,
-                 "official: the roundings the model was trained with; hf32: none of them")
-      ->capture_default_str()
-      ->group(group);
+  app::add_engine_flags(app, o, t.engine, group);
   app.add_flag("--quality", o.quality,
                "exact kernels only; no backend of this build has others, so nothing changes")
       ->group(group);
   app.add_flag("--warm-weights", o.warm_weights, "read the whole model file once before measuring")
-      ->group(group);
-  app.add_option("--prefill-chunk", o.prefill_chunk_tokens, "prompt tokens per step")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--repack", t.repack,
-                 "memory for copies of weights in a form that is read faster; 0: none")
-      ->type_name("SIZE")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--mem-limit", t.mem_limit,
-                 "refuse to start when more memory would be needed, e.g. 8G or 512M")
-      ->type_name("SIZE")
-      ->group(group);
-  app.add_flag("-v,--verbose", o.verbose, "say what is loaded, and the memory it takes")
       ->group(group);
 }
 
@@ -216,16 +188,7 @@ Result<void> check_frontiers(Options& o) {
 }
 
 Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
-  DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
-  DS4_TRY(o.precision, precision_from_name(t.profile));
-  const auto repack = parse_size_or_none(t.repack);
-  if (!repack) return fail_within("--repack", repack.error());
-  o.repack_bytes_max = *repack;
-  if (app.count("--mem-limit") > 0) {
-    const auto size = parse_byte_size(t.mem_limit);
-    if (!size) return fail_within("--mem-limit", size.error());
-    o.mem_limit = {*size, t.mem_limit};
-  }
+  DS4_TRY_VOID(app::read_engine_flags(o, t.engine, app));
   if (o.machine) return {};
   if (o.prompt_file.empty() == o.chat_prompt_file.empty()) {
     return fail(ErrorCode::kInvalidArgument,

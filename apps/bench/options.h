@@ -4,15 +4,13 @@
 #include <optional>
 #include <string>
 
-#include "backend/backend.h"
+#include "common/engine_flags.h"
 #include "common/exit_codes.h"
-#include "common/memory_check.h"
 #include "common/terminal.h"
-#include "ops/precision.h"
 
 namespace ds4::bench {
 
-struct Options {
+struct Options : app::EngineFlags {
   std::string model = "ds4flash.gguf";
   bool allow_slice = false;
 
@@ -36,16 +34,8 @@ struct Options {
   bool extended = false;
   bool machine = false;  // the machine's limits instead of a model
 
-  BackendKind backend = BackendKind::kCpu;
-  int n_threads = 0;
-  Precision precision;
-  int64_t prefill_chunk_tokens = 512;
-  bool pin_threads = false;
-  int64_t repack_bytes_max = int64_t{4} << 30;  // for copies of weights in a faster form
-  app::MemoryLimit mem_limit;
   bool quality = false;
   bool warm_weights = false;
-  bool verbose = false;
 
   // From the environment, not from flags.
   app::Screen screen;

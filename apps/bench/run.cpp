@@ -18,7 +18,6 @@
 #include "common/signals.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
-#include "engine/repack.h"
 #include "facts.h"
 #include "output.h"
 #include "sweep.h"
@@ -104,20 +103,11 @@ MemoryPlanInput plan_input(const Model& model, const Options& o) {
   const ModelConfig& config = model.config();
   const int64_t point_bytes =
       KvCache::bytes_needed(config, config.compress_ratios, kv_storage(o.backend, o.precision), 1);
-  return {.weight_bytes = model.file().file_bytes(),
-          .backend = o.backend,
-          .backend_options = {.n_threads = o.n_threads,
-                              .integer_activations = o.precision != Precision::hf32()},
-          .precision = o.precision,
-          .prefill_chunk_tokens = o.prefill_chunk_tokens,
-          .max_sessions = o.batch,
-          .n_sessions = o.batch,
-          .ctx_tokens = o.ctx_alloc,
-          .snapshot_bytes = (o.batch + 1) * point_bytes,
-          .repack_bytes = std::min(
-              o.repack_bytes_max,
-              repackable_bytes(model.weights(), o.backend,
-                               {.integer_activations = o.precision != Precision::hf32()}))};
+  MemoryPlanInput input = app::plan_input(model, o);
+  input.max_sessions = input.n_sessions = o.batch;
+  input.ctx_tokens = o.ctx_alloc;
+  input.snapshot_bytes = (o.batch + 1) * point_bytes;
+  return input;
 }
 
 Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& o) {
@@ -128,16 +118,10 @@ Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& o) {
     planned.error().message += "; the context is --ctx-alloc here";
     return tl::unexpected(std::move(planned.error()));
   }
-  const app::GrantedMemory granted = *planned;
-  DS4_TRY(auto engine,
-          Engine::create(std::move(model), {.backend = o.backend,
-                                            .n_threads = o.n_threads,
-                                            .pin_threads = o.pin_threads,
-                                            .precision = o.precision,
-                                            .prefill_chunk_tokens = o.prefill_chunk_tokens,
-                                            .max_sessions = o.batch,
-                                            .snapshots = {.bytes_max = 0},
-                                            .repack_bytes_max = granted.repack_bytes}));
+  EngineOptions options = app::engine_options(o, *planned);
+  options.max_sessions = o.batch;
+  options.snapshots.bytes_max = 0;
+  DS4_TRY(auto engine, Engine::create(std::move(model), options));
   const int64_t kv_bytes = Session::bytes_needed(*engine, {.ctx_tokens = o.ctx_alloc});
   app::print_error(without_controls(fmt::format(
       "ds4-bench: {} on {}: {}, context {} tokens{} in {}\n", engine->model().general_name(),

@@ -72,16 +72,11 @@ Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& options,
                                             SnapshotOptions snapshots) {
   DS4_TRY(const auto granted, check_memory_plan(model, options, snapshots.bytes_max));
   snapshots.bytes_max = granted.snapshot_bytes;
-  DS4_TRY(auto engine,
-          Engine::create(std::move(model), {.backend = options.backend,
-                                            .n_threads = options.n_threads,
-                                            .pin_threads = options.pin_threads,
-                                            .precision = options.precision,
-                                            .prefill_chunk_tokens = options.prefill_chunk_tokens,
-                                            .max_sessions = 1,
-                                            .snapshots = snapshots,
-                                            .repack_bytes_max = granted.repack_bytes,
-                                            .profile_ops = options.profile_ops}));
+  EngineOptions engine_options = app::engine_options(options, granted);
+  engine_options.max_sessions = 1;
+  engine_options.snapshots = snapshots;
+  engine_options.profile_ops = options.profile_ops;
+  DS4_TRY(auto engine, Engine::create(std::move(model), engine_options));
   log::info("cli", "{} on {}", engine->model().general_name(), engine->device().description());
   return engine;
 }

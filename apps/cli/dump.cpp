@@ -119,6 +119,7 @@ Result<int> print_perplexity(Model model, const Tokenizer& tokenizer, const Opti
   DS4_TRY(const auto scorer,
           Scorer::create(std::move(model), {.backend = options.backend,
                                             .n_threads = options.n_threads,
+                                            .pin_threads = options.pin_threads,
                                             .precision = options.precision,
                                             .ctx_tokens = options.ctx_tokens,
                                             .chunk_tokens = score_chunk_tokens(options)}));

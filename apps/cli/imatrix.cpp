@@ -123,6 +123,7 @@ Result<int> make_imatrix(Model model, const Tokenizer& tokenizer, const Options&
   DS4_TRY(const auto calibrator,
           Calibrator::create(std::move(model), {.backend = options.backend,
                                                 .n_threads = options.n_threads,
+                                                .pin_threads = options.pin_threads,
                                                 .precision = options.precision,
                                                 .ctx_tokens = options.ctx_tokens,
                                                 .chunk_tokens = options.prefill_chunk_tokens}));

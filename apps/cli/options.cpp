@@ -39,13 +39,10 @@ Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.)";
 
 // Flags that need more than a conversion.
 struct Text {
-  std::string backend = "cpu";
-  std::string profile = "official";
-  std::string mem_limit;
-  std::string repack = "4G";
+  app::EngineFlagText engine;
   std::string input;  // the positional "-"
   bool think = false, think_max = false, nothink = false, version = false;
-  bool inspect = false, dump_tokens = false, cpu = false;
+  bool inspect = false, dump_tokens = false;
 };
 
 void add_input_flags(CLI::App& app, Options& o, Text& t) {
@@ -109,33 +106,7 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
   app.add_option("-c,--ctx", o.ctx_tokens, "context in tokens: prompt and answer together")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--backend", t.backend, "cpu, or reference (the slow oracle)")
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("--cpu", t.cpu, "same as --backend cpu")->group(group);
-  app.add_option("-t,--threads", o.n_threads, "threads; 0: one per processor")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("--pin-threads", o.pin_threads, "keep each thread to a processor of its own")
-      ->group(group);
-  app.add_option("--profile", t.profile,
-                 "official: the roundings the model was trained with; hf32: none of them")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--prefill-chunk", o.prefill_chunk_tokens, "prompt tokens per step")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--repack", t.repack,
-                 "memory for copies of weights in a form that is read faster; 0: none")
-      ->type_name("SIZE")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--mem-limit", t.mem_limit,
-                 "refuse to start when more memory would be needed, e.g. 8G or 512M")
-      ->type_name("SIZE")
-      ->group(group);
+  app::add_engine_flags(app, o, t.engine, group);
   app.add_option_function<int64_t>(
          "--snapshot-mb", [&o](const int64_t& mb) { o.snapshot_bytes = mb << 20; },
          "MiB for going back in a conversation without reading it again; not given: 2048, or what "
@@ -144,8 +115,6 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->type_name("N")
       ->group(group);
   app.add_flag("--profile-ops", o.profile_ops, "print the time of each operation at the end")
-      ->group(group);
-  app.add_flag("-v,--verbose", o.verbose, "say what is loaded, and the memory it takes")
       ->group(group);
 }
 
@@ -223,18 +192,8 @@ Result<Mode> choose_mode(const Options& o, const Text& t) {
 }
 
 Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
-  DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
-  DS4_TRY(o.precision, precision_from_name(t.profile));
+  DS4_TRY_VOID(app::read_engine_flags(o, t.engine, app));
   DS4_TRY_VOID(check_sampler_options(o.sampler));
-  const auto repack = parse_size_or_none(t.repack);
-  if (!repack) return fail_within("--repack", repack.error());
-  o.repack_bytes_max = *repack;
-  if (app.count("--mem-limit") > 0) {
-    const auto size = parse_byte_size(t.mem_limit);
-    if (!size) return fail_within("--mem-limit", size.error());
-    o.mem_limit = *size;
-    o.mem_limit_text = t.mem_limit;
-  }
   if (t.think + t.think_max + t.nothink > 1) {
     return fail(ErrorCode::kInvalidArgument, "--think, --think-max and --nothink: choose one");
   }

@@ -4,11 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "backend/backend.h"
 #include "chat/effort.h"
+#include "common/engine_flags.h"
 #include "common/exit_codes.h"
 #include "engine/sampler.h"
-#include "ops/precision.h"
 #include "terminal.h"
 
 namespace ds4::cli {
@@ -27,7 +26,7 @@ enum class Mode {
   kImatrix,
 };
 
-struct Options {
+struct Options : app::EngineFlags {
   Mode mode = Mode::kAnswer;
   std::string model = "ds4flash.gguf";
   bool allow_slice = false;
@@ -46,15 +45,6 @@ struct Options {
   int64_t max_tokens = 50000;
   SamplerOptions sampler;
 
-  BackendKind backend = BackendKind::kCpu;
-  int n_threads = 0;
-  Precision precision;
-  int64_t prefill_chunk_tokens = 512;
-  bool verbose = false;
-  std::optional<int64_t> mem_limit;  // bytes the plan may take at most
-  std::string mem_limit_text;        // as it was typed
-  bool pin_threads = false;
-  int64_t repack_bytes_max = int64_t{4} << 30;  // for copies of weights in a faster form
   bool profile_ops = false;
   std::optional<int64_t> snapshot_bytes;  // for snapshots of a conversation; unset: what fits
 

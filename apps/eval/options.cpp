@@ -41,8 +41,9 @@ Exit codes: 0 the run finished, 1 errors or below --min-pass, 2 wrong command li
 
 // Flags that need more than a conversion.
 struct Text {
-  std::string backend = "cpu", profile = "official", mem_limit, repack = "4G", effort = "low";
-  bool think = false, nothink = false, cpu = false, version = false;
+  app::EngineFlagText engine;
+  std::string effort = "low";
+  bool think = false, nothink = false, version = false;
   bool list_cases = false, self_test = false;
 };
 
@@ -216,33 +217,7 @@ void add_engine_flags(CLI::App& app, Options& o, Text& t) {
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 40))
       ->type_name("N")
       ->group(group);
-  app.add_option("--backend", t.backend, "cpu, or reference (the slow oracle)")
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("--cpu", t.cpu, "same as --backend cpu")->group(group);
-  app.add_option("-t,--threads", o.n_threads, "threads; 0: one per processor")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--profile", t.profile,
-                 "official: the roundings the model was trained with; hf32: none of them")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--prefill-chunk", o.prefill_chunk_tokens, "prompt tokens per step")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--repack", t.repack,
-                 "memory for copies of weights in a form that is read faster; 0: none")
-      ->type_name("SIZE")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--mem-limit", t.mem_limit,
-                 "refuse to start when more memory would be needed, e.g. 8G or 512M")
-      ->type_name("SIZE")
-      ->group(group);
-  app.add_flag("-v,--verbose", o.verbose, "say what is loaded, and the memory it takes")
-      ->group(group);
+  app::add_engine_flags(app, o, t.engine, group);
 }
 
 Result<Mode> choose_mode(const Options& o, const Text& t) {
@@ -290,17 +265,8 @@ Result<void> check_partners(const Options& o, const CLI::App& app) {
 }
 
 Result<void> finish(Options& o, const Text& t, const CLI::App& app) {
-  DS4_TRY(o.backend, backend_from_name(t.cpu ? "cpu" : t.backend));
-  DS4_TRY(o.precision, precision_from_name(t.profile));
+  DS4_TRY_VOID(app::read_engine_flags(o, t.engine, app));
   DS4_TRY_VOID(eval::check_answer_options(o.answer));
-  const auto repack = parse_size_or_none(t.repack);
-  if (!repack) return fail_within("--repack", repack.error());
-  o.repack_bytes_max = *repack;
-  if (app.count("--mem-limit") > 0) {
-    const auto size = parse_byte_size(t.mem_limit);
-    if (!size) return fail_within("--mem-limit", size.error());
-    o.mem_limit = {*size, t.mem_limit};
-  }
   if (t.think && t.nothink) {
     return fail(ErrorCode::kInvalidArgument, "--think and --nothink: choose one");
   }

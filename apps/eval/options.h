@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
 #include "chat/effort.h"
+#include "common/engine_flags.h"
 #include "common/exit_codes.h"
-#include "common/memory_check.h"
 #include "common/terminal.h"
 #include "eval/answer.h"
-#include "ops/precision.h"
 
 namespace ds4::evaluate {
 
@@ -27,7 +25,7 @@ enum class Mode {
   kRenderCases,
 };
 
-struct Options {
+struct Options : app::EngineFlags {
   Mode mode = Mode::kRun;
   std::string model = "ds4flash.gguf";
 
@@ -55,14 +53,6 @@ struct Options {
   std::string regrade, continuations, scores, text, chats, reference, render_cases;
   std::vector<std::string> compare, compare_scores;  // old and new
   int64_t text_tokens = 0;                           // 0: all
-
-  BackendKind backend = BackendKind::kCpu;
-  int n_threads = 0;
-  Precision precision;
-  int64_t prefill_chunk_tokens = 512;
-  int64_t repack_bytes_max = int64_t{4} << 30;  // for copies of weights in a faster form
-  app::MemoryLimit mem_limit;
-  bool verbose = false;
 
   // From the environment, not from flags.
   app::Screen screen;

@@ -19,7 +19,6 @@
 #include "base/log.h"
 #include "common/signals.h"
 #include "engine/engine.h"
-#include "engine/repack.h"
 #include "eval/decoder.h"
 #include "eval/runner.h"
 #include "eval/trace.h"
@@ -66,32 +65,14 @@ Result<Work> prepare(const Model& model, const Tokenizer& tokenizer, const Optio
 
 Result<std::unique_ptr<Engine>> make_engine(Model model, const Options& options,
                                             int64_t ctx_tokens) {
-  DS4_TRY(
-      const auto granted,
-      app::check_memory_plan(
-          model.config(),
-          {.weight_bytes = model.file().file_bytes(),
-           .backend = options.backend,
-           .backend_options = {.n_threads = options.n_threads,
-                               .integer_activations = options.precision != Precision::hf32()},
-           .precision = options.precision,
-           .prefill_chunk_tokens = options.prefill_chunk_tokens,
-           .max_sessions = options.jobs,
-           .n_sessions = options.jobs,
-           .ctx_tokens = ctx_tokens,
-           .repack_bytes = std::min(
-               options.repack_bytes_max,
-               repackable_bytes(model.weights(), options.backend,
-                                {.integer_activations = options.precision != Precision::hf32()}))},
-          options.mem_limit, false, options.verbose));
-  DS4_TRY(auto engine,
-          Engine::create(std::move(model), {.backend = options.backend,
-                                            .n_threads = options.n_threads,
-                                            .precision = options.precision,
-                                            .prefill_chunk_tokens = options.prefill_chunk_tokens,
-                                            .max_sessions = options.jobs,
-                                            .snapshots = {.bytes_max = 0},
-                                            .repack_bytes_max = granted.repack_bytes}));
+  MemoryPlanInput input = app::plan_input(model, options);
+  input.max_sessions = input.n_sessions = options.jobs;
+  input.ctx_tokens = ctx_tokens;
+  DS4_TRY(const auto granted,
+          app::check_memory_plan(model.config(), input, options.mem_limit, false, options.verbose));
+  EngineOptions engine_options = app::engine_options(options, granted);
+  engine_options.max_sessions = options.jobs;
+  DS4_TRY(auto engine, Engine::create(std::move(model), engine_options));
   log::info("eval", "{} on {}", engine->model().general_name(), engine->device().description());
   return engine;
 }

@@ -30,15 +30,11 @@ int64_t chunk_rows(const Options& options, const ModelConfig& config) {
 
 MemoryPlanInput plan_input(const Options& options, const Model& model, int64_t ctx_tokens) {
   const int64_t chunk = chunk_rows(options, model.config());
-  return {.weight_bytes = model.file().file_bytes(),
-          .backend = options.backend,
-          .backend_options = {.n_threads = options.n_threads,
-                              .integer_activations = options.precision != Precision::hf32()},
-          .precision = options.precision,
-          .prefill_chunk_tokens = chunk,
-          .max_sessions = chunk,  // each row has logits
-          .n_sessions = 1,
-          .ctx_tokens = ctx_tokens};
+  MemoryPlanInput input = app::plan_input(model, options);
+  input.prefill_chunk_tokens = input.max_sessions = chunk;  // each row has logits
+  input.ctx_tokens = ctx_tokens;
+  input.repack_bytes = 0;  // a Scorer makes no copies
+  return input;
 }
 
 Result<std::unique_ptr<Scorer>> make_scorer(const Options& options, Model model,
@@ -46,6 +42,7 @@ Result<std::unique_ptr<Scorer>> make_scorer(const Options& options, Model model,
   const int64_t chunk = chunk_rows(options, model.config());
   return Scorer::create(std::move(model), {.backend = options.backend,
                                            .n_threads = options.n_threads,
+                                           .pin_threads = options.pin_threads,
                                            .precision = options.precision,
                                            .ctx_tokens = ctx_tokens,
                                            .chunk_tokens = chunk});

@@ -36,6 +36,7 @@ Result<void> Calibrator::start() {
   }
   DS4_TRY(backend_, make_backend(options_.backend,
                                  {.n_threads = options_.n_threads,
+                                  .pin_threads = options_.pin_threads,
                                   .integer_activations = options_.precision != Precision::hf32()}));
   Device& device = *backend_.device;
   auto importance =

@@ -22,6 +22,7 @@ namespace ds4 {
 struct CalibratorOptions {
   BackendKind backend = BackendKind::kCpu;
   int n_threads = 0;
+  bool pin_threads = false;
   Precision precision = Precision::official();
   int64_t ctx_tokens = 32768;  // longest prompt
   int64_t chunk_tokens = 512;  // rows of a step

@@ -25,8 +25,8 @@ Result<void> Engine::start(const ModelConfig& config, const Weights& weights) {
   config_ = &config;
   DS4_TRY(backend_, make_backend(options_.backend,
                                  {.n_threads = options_.n_threads,
-                                  .integer_activations = options_.precision != Precision::hf32(),
                                   .pin_threads = options_.pin_threads,
+                                  .integer_activations = options_.precision != Precision::hf32(),
                                   .trace = options_.profile_ops}));
   DS4_TRY(Forward forward,
           Forward::create(*backend_.device, *backend_.ops, config, weights,

@@ -30,6 +30,7 @@ Result<std::unique_ptr<Scorer>> Scorer::create(Model model, const ScorerOptions&
   DS4_TRY(scorer->backend_,
           make_backend(options.backend,
                        {.n_threads = options.n_threads,
+                        .pin_threads = options.pin_threads,
                         .integer_activations = options.precision != Precision::hf32()}));
   Device& device = *scorer->backend_.device;
   DS4_TRY(Forward forward,

@@ -21,6 +21,7 @@ namespace ds4 {
 struct ScorerOptions {
   BackendKind backend = BackendKind::kCpu;
   int n_threads = 0;
+  bool pin_threads = false;
   Precision precision = Precision::official();
   int64_t ctx_tokens = 32768;  // longest text
   int64_t chunk_tokens = 256;  // rows of a step; logits take 4 * vocabulary bytes a row
