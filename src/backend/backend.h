@@ -17,12 +17,12 @@ namespace ds4 {
 enum class BackendKind { kReference, kCpu, kCuda };
 
 struct BackendOptions {
-  int n_threads = 0;  // host threads; below 1: one per processor this process may run on
+  int n_threads = 0;         // host threads; below 1: one per processor this process may run on
   bool pin_threads = false;  // each thread on a processor of its own
   // Activations in front of block-quantized weights are rounded to int8 (the integer dot products
   // of docs/formats/quant.md). Belongs to the official profile: hf32 takes activations in f32.
   bool integer_activations = true;
-  bool trace = false;        // count and time every op: Backend::trace
+  bool trace = false;  // count and time every op: Backend::trace
 };
 
 // One backend, ready to compute. Members are destroyed in the order that makes this safe.
