@@ -59,7 +59,8 @@ for arg in "$@"; do
 done
 if [ -n "$arch" ]; then
   [ -x "$deps/prefix/usr/bin/ninja" ] || { echo "deps: run scripts/deps.sh first: $deps/prefix/usr/bin/ninja is not there" >&2; exit 2; }
-  export SUITE_APT_ARCH=$arch
+  # shellcheck disable=SC2034  # suite_apt.sh reads it
+  SUITE_APT_ARCH=$arch  # of this script alone: the compiler that tool.sh fetches runs here
   # Programs and benchmarks are not built for this machine, and so need nothing (preset arm64).
   packages=(libexpected-dev libcli11-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev
             libxxhash-dev libssl-dev libgtest-dev libgmock-dev librapidcheck-dev)
