@@ -3,10 +3,13 @@
 // first-level cache that is unpacked once and meets all of them. Compiled once per target.
 //
 // A Format tells, for the 256 columns of one activation group (fewer at the end of a row):
-//   Panel                          the unpacked form of a group: codes by granule, scales by lane
-//   build(panel, rows, g, cols)    unpacks columns 256 g ... of the rows
-//   multiply<kX>(acc, panel, x)    acc[i] += the group's part of w . x[i], in the documented order
-//   direct(acc, rows, g, cols, x)  build and multiply for one x without the way through memory
+//   Panel                                   the unpacked form of a group: codes by granule, scales by lane
+//   build(panel, rows, g, cols, fetch)      unpacks columns 256 g ... of the rows
+//   multiply<kX>(acc, panel, x)             acc[i] += the group's part of w . x[i], in the documented order
+//   direct(acc, rows, g, cols, x, fetch)    build and multiply for one x without the way through
+//                                           memory
+//   Ahead                                   Fetch or NoFetch; build and direct call its next() now
+//                                           and then, for as many bytes as they unpack
 #if defined(DS4_BACKEND_CPU_BLOCK_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DS4_BACKEND_CPU_BLOCK_ROWS_INL_H_
 #undef DS4_BACKEND_CPU_BLOCK_ROWS_INL_H_
@@ -39,26 +42,86 @@ HWY_INLINE void store_sums(const DotArgs& args, int64_t i, int64_t first, ScaleV
   }
 }
 
-// Rows are read side by side, which memory does not like: so while one group is multiplied, the
-// next one, which stands behind it in one piece, is fetched in order, a part for each step.
-class Prefetch {
+// Rows are read side by side, which the hardware does not foresee: 16 places at a time, each for a
+// short while. So what comes next is fetched, in the order in which it will be needed and some lines
+// between every few instructions; many at once fill the places a core has for lines on their way,
+// and then it waits.
+//
+// kFetchCols columns of a group, row by row, are a chunk; kFetchAhead bytes of chunks are on their
+// way. Both are small, so that what was fetched is still in the first level when it is read, and a
+// row's part is long enough for the hardware to see a stream in it. Measured in docs/perf.md.
+inline constexpr int64_t kFetchCols = 512;
+inline constexpr int64_t kFetchAhead = 16 << 10;
+
+// Where there is nothing, or nothing known, to follow: what is there already.
+HWY_INLINE const std::byte* row_ahead(const DotArgs& args, int64_t row, int64_t first) {
+  if (row < args.n_w) return args.w + row * args.w_stride;
+  if (args.next != nullptr) return args.next + (row - args.n_w) * args.w_stride;
+  return args.w + first * args.w_stride;
+}
+
+// kPiece: bytes fetched by next(), a row's part of a chunk.
+template <int64_t kPiece>
+class Fetch {
  public:
-  HWY_INLINE Prefetch(const DotArgs& args, int64_t first, int64_t n_steps)
-      : at_(first + kL < args.n_w ? args.w + (first + kL) * args.w_stride : args.next),
-        step_bytes_(kL * args.w_stride / n_steps),
-        // The same number of lines for every step: a loop that ends at varying counts costs more
-        // than it fetches.
-        n_lines_(at_ != nullptr ? (step_bytes_ + 63) / 64 : 0) {}
-  HWY_INLINE void step() {
-    // Into the second level: the first is too small for a group, and is needed for this one.
-    for (int64_t i = 0; i < n_lines_; ++i) __builtin_prefetch(at_ + 64 * i, 0, 2);
-    if (at_ != nullptr) at_ += step_bytes_;
+  HWY_INLINE explicit Fetch(const DotArgs& args) {
+    const int64_t group = kL * args.w_stride;
+    n_chunks_ = args.cols % kFetchCols == 0 ? args.cols / kFetchCols : 1;
+    n_pieces_ = group / n_chunks_ / kPiece;
+    const int64_t ahead = HWY_MAX(1, (kFetchAhead * n_chunks_ + group / 2) / group);
+    groups_ahead_ = ahead / n_chunks_;
+    chunks_ahead_ = ahead % n_chunks_;
+    step_ = n_chunks_ > 1 ? args.w_stride : kPiece;
+    to_next_chunk_ = args.w_stride / n_chunks_ - n_pieces_ * step_;
+  }
+
+  // Before the group of row `first` is read.
+  HWY_INLINE void start(const DotArgs& args, int64_t first) {
+    const int64_t row = first + groups_ahead_ * kL;
+    at_ = row_ahead(args, row, first) + chunks_ahead_ * (args.w_stride / n_chunks_);
+    next_group_ = row_ahead(args, row + kL, first);
+    chunks_left_ = n_chunks_ - chunks_ahead_;
+    pieces_left_ = n_pieces_;
+  }
+
+  HWY_INLINE void next() {
+    for (int64_t i = 0; i < kPiece; i += 64) __builtin_prefetch(at_ + i, 0, 3);
+    at_ += step_;
+    if (--pieces_left_ == 0) {
+      pieces_left_ = n_pieces_;
+      at_ = --chunks_left_ == 0 ? next_group_ : at_ + to_next_chunk_;
+    }
   }
 
  private:
-  const std::byte* at_;
-  int64_t step_bytes_;
-  int64_t n_lines_;
+  const std::byte* at_ = nullptr;
+  const std::byte* next_group_ = nullptr;
+  int64_t step_, to_next_chunk_, n_pieces_, n_chunks_, groups_ahead_, chunks_ahead_;
+  int64_t pieces_left_ = 0, chunks_left_ = 0;
+};
+
+// The next group in one piece, as it stands in memory: for kernels bound by arithmetic, which have
+// no registers to spare for a better order.
+template <int64_t kPiece>
+class FetchGroup {
+ public:
+  explicit FetchGroup(const DotArgs&) {}
+  HWY_INLINE void start(const DotArgs& args, int64_t first) {
+    at_ = row_ahead(args, first + kL, first);
+  }
+  HWY_INLINE void next() {
+    for (int64_t i = 0; i < kPiece; i += 64) __builtin_prefetch(at_ + i, 0, 3);
+    at_ += kPiece;
+  }
+
+ private:
+  const std::byte* at_ = nullptr;
+};
+
+// Of weights that are read in order the hardware sees what comes next, and fetches it better.
+struct NoFetch {
+  explicit NoFetch(const DotArgs&) {}
+  void start(const DotArgs&, int64_t) {}
 };
 
 template <class Format, int kX>
@@ -95,15 +158,15 @@ HWY_INLINE void multiply_all(float* acc, const typename Format::Panel& panel, co
 
 template <class Format>
 void dot_rows(const DotArgs& args) {
+  typename Format::Ahead fetch(args);
   for (int64_t first = 0; first < args.n_w; first += kL) {
     const Rows rows = group_rows(args, first);
-    Prefetch prefetch(args, first, (args.cols + kGroupCols - 1) / kGroupCols);
+    fetch.start(args, first);
     if (args.n_x == 1) {
       ScaleVec sum = hn::Zero(ScaleTag());
       for (int64_t col = 0, g = 0; col < args.cols; col += kGroupCols, ++g) {
         const int64_t n = HWY_MIN(kGroupCols, args.cols - col);
-        prefetch.step();
-        sum = Format::direct(sum, rows, g, n, activation_row(args, 0)[g]);
+        sum = Format::direct(sum, rows, g, n, activation_row(args, 0)[g], fetch);
       }
       store_sums(args, 0, first, sum);
       continue;
@@ -112,8 +175,7 @@ void dot_rows(const DotArgs& args) {
     std::memset(acc, 0, sizeof(float) * static_cast<size_t>(args.n_x * kL));
     for (int64_t col = 0, g = 0; col < args.cols; col += kGroupCols, ++g) {
       typename Format::Panel panel;
-      prefetch.step();
-      Format::build(panel, rows, g, HWY_MIN(kGroupCols, args.cols - col));
+      Format::build(panel, rows, g, HWY_MIN(kGroupCols, args.cols - col), fetch);
       multiply_all<Format>(acc, panel, args, g);
     }
     for (int64_t i = 0; i < args.n_x; ++i) {

@@ -61,7 +61,7 @@ struct Mxfp4Format {
   // 2^(e - 127), halved for the doubled codes: e = 0 is 2^-127, e = 255 is NaN.
   static HWY_INLINE ScaleVec scale(const Rows& rows, int64_t at) {
     const IntTag d;
-    const IntVec e = byte_of<0>(load_dword_of_4<0>(rows, at));
+    const IntVec e = byte_of(load_dword_of_4<0>(rows, at), 0);
     IntVec bits = hn::ShiftLeft<23>(e);
     bits = hn::IfThenElse(hn::Eq(e, hn::Zero(d)), hn::Set(d, 0x00400000), bits);
     bits = hn::IfThenElse(hn::Eq(e, hn::Set(d, 255)), hn::Set(d, 0x7fc00000), bits);
@@ -71,6 +71,7 @@ struct Mxfp4Format {
 
 template <class Blocks>
 struct A8Format {
+  using Ahead = Fetch<kL * Blocks::kBlockBytes>;
   struct Panel {
     int64_t n_blocks = 0;
     alignas(64) float scale[8 * kL];
@@ -86,12 +87,14 @@ struct A8Format {
     return hn::MulAdd(hn::Mul(scale, hn::Set(d, x_scale)), hn::ConvertTo(d, integers), sum);
   }
 
-  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t cols) {
+  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t cols,
+                               Ahead& fetch) {
     const int64_t at = g * 8 * Blocks::kBlockBytes;
     panel.n_blocks = cols / kA8Elems;
     for (int64_t b = 0; b < panel.n_blocks; ++b) {
       const int64_t block = at + b * Blocks::kBlockBytes;
       IntVec codes[8];
+      fetch.next();
       Blocks::codes(rows, block, codes);
       hn::Store(Blocks::scale(rows, block), ScaleTag(), panel.scale + b * kL);
       for (int i = 0; i < 8; ++i) hn::Store(codes[i], IntTag(), panel.codes + (8 * b + i) * kL);
@@ -129,11 +132,12 @@ struct A8Format {
   }
 
   static HWY_INLINE ScaleVec direct(ScaleVec sum, const Rows& rows, int64_t g, int64_t cols,
-                                    const ActivationGroup& x) {
+                                    const ActivationGroup& x, Ahead& fetch) {
     const int64_t at = g * 8 * Blocks::kBlockBytes, n_blocks = cols / kA8Elems;
     for (int64_t b = 0; b < n_blocks; ++b) {
       const int64_t block = at + b * Blocks::kBlockBytes;
       IntVec codes[8];
+      fetch.next();
       Blocks::codes(rows, block, codes);
       const IntVec integers = block_sum(x, b, [&](int i) HWY_ATTR { return codes[i]; });
       sum = finish(sum, Blocks::scale(rows, block), x.d[b], integers);
@@ -142,12 +146,14 @@ struct A8Format {
   }
 };
 
-// Q8_0 repacked: the panels of a group one after the other, scales as f16. As many bytes as before.
+// Q8_0 repacked: the panels of a group one after the other, scales as f16. As many bytes as before,
+// and read in order.
 //
 //   0                                     256 kL        272 kL
 //   | granules [64][kL][4], biased codes  | d [8][kL]   |  of 256 columns of kL rows
 struct PackedQ8_0Format {
   using Plain = A8Format<Q8_0Format>;
+  using Ahead = NoFetch;
   static constexpr int64_t kCodeBytes = 256 * kL;
   static constexpr int64_t kPanelBytes = kCodeBytes + 16 * kL;
   static_assert(kPanelBytes == 8 * kL * static_cast<int64_t>(sizeof(BlockQ8_0)));
@@ -167,8 +173,12 @@ struct PackedQ8_0Format {
     return hn::PromoteTo(ScaleTag(), hn::Load(dh, halves + b * kL));
   }
 
-  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t) {
+  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t, Ahead&) {
     const std::byte* at = panel_at(rows, g);
+    // Multiplying takes so long that the hardware loses track.
+    for (int64_t i = 0; i < kPanelBytes; i += 64) {
+      __builtin_prefetch(at + 2 * kPanelBytes + i, 0, 3);
+    }
     panel.codes = reinterpret_cast<const int32_t*>(at);
     for (int b = 0; b < 8; ++b) hn::Store(scale_at(at, b), ScaleTag(), panel.scale + b * kL);
   }
@@ -180,7 +190,7 @@ struct PackedQ8_0Format {
   }
 
   static HWY_INLINE ScaleVec direct(ScaleVec sum, const Rows& rows, int64_t g, int64_t,
-                                    const ActivationGroup& x) {
+                                    const ActivationGroup& x, Ahead&) {
     const std::byte* at = panel_at(rows, g);
     const auto* codes = reinterpret_cast<const int32_t*>(at);
     for (int b = 0; b < 8; ++b) {

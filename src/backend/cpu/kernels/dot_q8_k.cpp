@@ -72,109 +72,166 @@ namespace HWY_NAMESPACE {
 
 // --- formats: scales and codes of one block of every row ---------------------------------------
 
-// Scales of sub-blocks by lane; mins in pairs of 16 bits, as ActivationGroup's pairs have their
-// sums.
-template <int kSubBlocks, int kMinPairs>
-struct BlockScales {
-  alignas(64) int32_t scale[kSubBlocks * kL];
-  alignas(64) int32_t min_pairs[(kMinPairs > 0 ? kMinPairs : 1) * kL];
-  alignas(64) float d[kL];
-  alignas(64) float dmin[kL];
+// What stands beside the codes of one block of every row. Scales and mins are bytes, four
+// sub-blocks to a vector; mins come out in pairs of 16 bits, (0, 2) and (1, 3), as
+// ActivationGroup's pairs have their sums.
+template <int kSubBlocks, bool kHasMins>
+struct Head {
+  static constexpr int kMinPairs = kHasMins ? kSubBlocks / 2 : 0;
+  ScaleVec d, dmin;
+  IntVec scales[kSubBlocks / 4];
+  IntVec mins[kHasMins ? kSubBlocks / 4 : 1];
 
-  HWY_INLINE IntVec get(int j) const { return hn::Load(IntTag(), scale + j * kL); }
-  HWY_INLINE void set(int32_t* where, int i, IntVec v) { hn::Store(v, IntTag(), where + i * kL); }
-  // Scales first .. first + 3 from the bytes of v.
-  HWY_INLINE void set_scales(int first, IntVec v) {
-    set(scale, first, byte_of<0>(v));
-    set(scale, first + 1, byte_of<1>(v));
-    set(scale, first + 2, byte_of<2>(v));
-    set(scale, first + 3, byte_of<3>(v));
-  }
-  // Two pairs from four bytes: (0, 2) and (1, 3).
-  HWY_INLINE void set_mins(int first_pair, IntVec v) {
-    set(min_pairs, first_pair, mask_with(v, 0x00ff00ff));
-    set(min_pairs, first_pair + 1, mask_with(shift_right<8>(v), 0x00ff00ff));
+  HWY_INLINE IntVec scale(int j) const { return byte_of(scales[j / 4], j % 4); }
+  HWY_INLINE IntVec min_pair(int k) const {
+    return mask_with(k % 2 == 0 ? mins[k / 2] : shift_right<8>(mins[k / 2]), 0x00ff00ff);
   }
 };
 
+// The same in memory, for several activation rows.
+template <int kSubBlocks, bool kHasMins>
+struct StoredHead {
+  static constexpr int kMinPairs = kHasMins ? kSubBlocks / 2 : 0;
+  alignas(64) int32_t scales[kSubBlocks * kL];
+  alignas(64) int32_t min_pairs[(kHasMins ? kMinPairs : 1) * kL];
+  alignas(64) float d[kL];
+  alignas(64) float dmin[kL];
+
+  HWY_INLINE IntVec scale(int j) const { return hn::Load(IntTag(), scales + j * kL); }
+  HWY_INLINE IntVec min_pair(int k) const { return hn::Load(IntTag(), min_pairs + k * kL); }
+};
+
+// Codes that need not be moved to the low end of their bytes when the sum of their products is
+// shifted instead: once for a sub-block, exactly. Sums in 16 bits would not hold them.
+inline constexpr bool kCodesInPlace = HWY_TARGET <= HWY_AVX3_DL;
+
+template <int kFrom, int kBits>
+HWY_INLINE IntVec bits_in_place(IntVec v) {
+  return mask_with(v, static_cast<int32_t>(0x01010101u * ((1u << kBits) - 1u) << kFrom));
+}
+
+// A Blocks tells of its format:
+//   head(out, rows, at)           scales and mins of the block at `at`
+//   codes<kInPlace>(head, rows, at, visit)
+//                                 visit(j, codes, scale) for every sub-block j: its granules
+//   add<kInPlace>(scaled, j, integers, scale), total<kInPlace>(scaled)
+//                                 the scaled sum from the sub-blocks' integers, in two parts
 struct Q4KFormat {
   static constexpr int64_t kBlockBytes = sizeof(BlockQ4K);
   static constexpr int kSubBlocks = kQ4KSubBlocks;
-  static constexpr int kMinPairs = 4;
   static constexpr int kBias = 0;
   static constexpr int kMaxCode = 15;
-  using Scales = BlockScales<kSubBlocks, kMinPairs>;
+  static constexpr bool kHasMins = true;
+  using Head = cpu::HWY_NAMESPACE::Head<kSubBlocks, kHasMins>;
+  template <int64_t kPiece>
+  using Ahead = Fetch<kPiece>;
 
   static HWY_INLINE const int16_t* min_sums(const ActivationGroup& x) { return x.pairs32; }
 
-  static HWY_INLINE void scales(Scales& out, const Rows& rows, int64_t at) {
-    IntVec head[4];  // d and dmin, then the twelve bytes of scales
-    load_dwords_4(rows, at, head);
-    hn::Store(half_to_float<false>(head[0]), ScaleTag(), out.d);
-    hn::Store(half_to_float<true>(head[0]), ScaleTag(), out.dmin);
+  static HWY_INLINE void head(Head& out, const Rows& rows, int64_t at) {
+    IntVec packed[4];  // d and dmin, then the twelve bytes of scales
+    load_dwords_4(rows, at, packed);
+    out.d = half_to_float<false>(packed[0]);
+    out.dmin = half_to_float<true>(packed[0]);
     const auto upper = [&](IntVec v) HWY_ATTR { return mask_with(shift_right<2>(v), 0x30303030); };
-    out.set_scales(0, mask_with(head[1], 0x3f3f3f3f));
-    out.set_scales(4, hn::Or(bits_of<0, 4>(head[3]), upper(head[1])));
-    out.set_mins(0, mask_with(head[2], 0x3f3f3f3f));
-    out.set_mins(2, hn::Or(bits_of<4, 4>(head[3]), upper(head[2])));
+    out.scales[0] = mask_with(packed[1], 0x3f3f3f3f);
+    out.scales[1] = hn::Or(bits_of<0, 4>(packed[3]), upper(packed[1]));
+    out.mins[0] = mask_with(packed[2], 0x3f3f3f3f);
+    out.mins[1] = hn::Or(bits_of<4, 4>(packed[3]), upper(packed[2]));
   }
 
-  // visit(sub-block, its granules, its scale) for every sub-block.
-  template <class Visit>
-  static HWY_INLINE void codes(const Scales& scales, const Rows& rows, int64_t at, Visit visit) {
+  template <bool kInPlace, class Visit>
+  static HWY_INLINE void codes(const Head& head, const Rows& rows, int64_t at, Visit visit) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       IntVec packed[16], codes[8];
       load_dwords_16(rows, at + 16 + 64 * half, packed);
 #pragma GCC unroll 2
       for (int g = 0; g < 2; ++g) {
+        const int j = 4 * half + 2 * g;
         for (int i = 0; i < 8; ++i) codes[i] = bits_of<0, 4>(packed[8 * g + i]);
-        visit(4 * half + 2 * g, codes, scales.get(4 * half + 2 * g));
-        for (int i = 0; i < 8; ++i) codes[i] = bits_of<4, 4>(packed[8 * g + i]);
-        visit(4 * half + 2 * g + 1, codes, scales.get(4 * half + 2 * g + 1));
+        visit(j, codes, head.scale(j));
+        for (int i = 0; i < 8; ++i) {
+          const IntVec v = packed[8 * g + i];
+          codes[i] = kInPlace ? bits_in_place<4, 4>(v) : bits_of<4, 4>(v);
+        }
+        visit(j + 1, codes, head.scale(j + 1));
       }
     }
+  }
+
+  // In place, odd sub-blocks' sums are 16 times as large: at most 32 * 240 * 128 * 63 * 4 < 2^28.
+  template <bool kInPlace>
+  static HWY_INLINE void add(IntVec* scaled, int j, IntVec integers, IntVec scale) {
+    IntVec& part = scaled[kInPlace ? j % 2 : 0];
+    part = hn::Add(part, hn::Mul(integers, scale));
+  }
+  template <bool kInPlace>
+  static HWY_INLINE IntVec total(const IntVec* scaled) {
+    return kInPlace ? hn::Add(scaled[0], hn::ShiftRight<4>(scaled[1])) : scaled[0];
   }
 };
 
 struct Q2KFormat {
   static constexpr int64_t kBlockBytes = sizeof(BlockQ2K);
   static constexpr int kSubBlocks = kQ2KSubBlocks;
-  static constexpr int kMinPairs = 8;
   static constexpr int kBias = 0;
   static constexpr int kMaxCode = 3;
-  using Scales = BlockScales<kSubBlocks, kMinPairs>;
+  static constexpr bool kHasMins = true;
+  using Head = cpu::HWY_NAMESPACE::Head<kSubBlocks, kHasMins>;
+  template <int64_t kPiece>
+  using Ahead = Fetch<kPiece>;
 
   static HWY_INLINE const int16_t* min_sums(const ActivationGroup& x) { return x.pairs16; }
 
-  static HWY_INLINE void scales(Scales& out, const Rows& rows, int64_t at) {
+  static HWY_INLINE void head(Head& out, const Rows& rows, int64_t at) {
     IntVec packed[4];
     load_dwords_4(rows, at, packed);
     for (int i = 0; i < 4; ++i) {
-      out.set_scales(4 * i, bits_of<0, 4>(packed[i]));
-      out.set_mins(2 * i, bits_of<4, 4>(packed[i]));
+      out.scales[i] = bits_of<0, 4>(packed[i]);
+      out.mins[i] = bits_of<4, 4>(packed[i]);
     }
     const IntVec halves = load_dword_of_4<3>(rows, at + 68);
-    hn::Store(half_to_float<false>(halves), ScaleTag(), out.d);
-    hn::Store(half_to_float<true>(halves), ScaleTag(), out.dmin);
+    out.d = half_to_float<false>(halves);
+    out.dmin = half_to_float<true>(halves);
   }
 
-  template <class Visit>
-  static HWY_INLINE void codes(const Scales& scales, const Rows& rows, int64_t at, Visit visit) {
-    IntVec packed[16], codes[4];
-    load_dwords_16(rows, at + 16, packed);
+  template <int kPair, bool kInPlace, class Visit>
+  static HWY_INLINE void pair(const Head& head, const IntVec* packed, int first, Visit visit) {
+    IntVec codes[4];
+    for (int i = 0; i < 4; ++i) {
+      codes[i] =
+          kInPlace ? bits_in_place<2 * kPair, 2>(packed[i]) : bits_of<2 * kPair, 2>(packed[i]);
+    }
+    visit(first + 2 * kPair, codes, head.scale(first + 2 * kPair));
+  }
+
+  template <bool kInPlace, class Visit>
+  static HWY_INLINE void codes(const Head& head, const Rows& rows, int64_t at, Visit visit) {
 #pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) {  // 16 bytes: half b / 2, left or right 16 of its 32
+      IntVec packed[4];
+      load_dwords_4(rows, at + 16 + 16 * b, packed);
       const int first = 8 * (b / 2) + b % 2;
-      for (int i = 0; i < 4; ++i) codes[i] = bits_of<0, 2>(packed[4 * b + i]);
-      visit(first, codes, scales.get(first));
-      for (int i = 0; i < 4; ++i) codes[i] = bits_of<2, 2>(packed[4 * b + i]);
-      visit(first + 2, codes, scales.get(first + 2));
-      for (int i = 0; i < 4; ++i) codes[i] = bits_of<4, 2>(packed[4 * b + i]);
-      visit(first + 4, codes, scales.get(first + 4));
-      for (int i = 0; i < 4; ++i) codes[i] = bits_of<6, 2>(packed[4 * b + i]);
-      visit(first + 6, codes, scales.get(first + 6));
+      pair<0, kInPlace>(head, packed, first, visit);
+      pair<1, kInPlace>(head, packed, first, visit);
+      pair<2, kInPlace>(head, packed, first, visit);
+      pair<3, kInPlace>(head, packed, first, visit);
     }
+  }
+
+  // In place, the sums of bit pair p are 4^p times as large. They go to part p % 2, brought within
+  // 16 bits: at most 4 * 16 * 3 * 128 = 24576.
+  template <bool kInPlace>
+  static HWY_INLINE void add(IntVec* scaled, int j, IntVec integers, IntVec scale) {
+    const int p = j / 2 % 4;
+    if (kInPlace && p >= 2) integers = hn::ShiftRight<4>(integers);
+    IntVec& part = scaled[kInPlace ? p % 2 : 0];
+    part = add_small_products(part, integers, scale);
+  }
+  template <bool kInPlace>
+  static HWY_INLINE IntVec total(const IntVec* scaled) {
+    return kInPlace ? hn::Add(scaled[0], hn::ShiftRight<2>(scaled[1])) : scaled[0];
   }
 };
 
@@ -182,14 +239,26 @@ struct Q2KFormat {
 struct Iq2XxsFormat {
   static constexpr int64_t kBlockBytes = sizeof(BlockIq2Xxs);
   static constexpr int kSubBlocks = kIq2XxsGroups;
-  static constexpr int kMinPairs = 0;
   static constexpr int kBias = kIq2Bias;
   static constexpr int kMaxCode = 2 * kIq2Bias;
-  using Scales = BlockScales<kSubBlocks, kMinPairs>;
+  static constexpr bool kHasMins = false;
+  struct Head {  // scales stand among the codes
+    ScaleVec d;
+  };
+  template <int64_t kPiece>
+  using Ahead = FetchGroup<kPiece>;
 
-  static HWY_INLINE void scales(Scales& out, const Rows& rows, int64_t at) {
+  static HWY_INLINE void head(Head& out, const Rows& rows, int64_t at) {
     const ScaleVec d = half_to_float<false>(load_dword_of_4<0>(rows, at));
-    hn::Store(hn::Mul(d, hn::Set(ScaleTag(), 0.125f)), ScaleTag(), out.d);
+    out.d = hn::Mul(d, hn::Set(ScaleTag(), 0.125f));
+  }
+  template <bool>
+  static HWY_INLINE void add(IntVec* scaled, int, IntVec integers, IntVec scale) {
+    scaled[0] = hn::Add(scaled[0], hn::Mul(integers, scale));
+  }
+  template <bool>
+  static HWY_INLINE IntVec total(const IntVec* scaled) {
+    return scaled[0];
   }
   // From a group's B: the scale of its 32 values.
   static HWY_INLINE IntVec group_scale(IntVec b) {
@@ -236,8 +305,8 @@ struct Iq2XxsFormat {
     return IntVec{_mm512_permutexvar_epi8(index.raw, _mm512_load_si512(kLevelTable.data()))};
   }
 
-  template <class Visit>
-  static HWY_INLINE void codes(const Scales&, const Rows& rows, int64_t at, Visit visit) {
+  template <bool, class Visit>
+  static HWY_INLINE void codes(const Head&, const Rows& rows, int64_t at, Visit visit) {
     IntVec packed[16];
     load_dwords_16(rows, at + 2, packed);
     for (int b = 0; b < kSubBlocks; ++b) {
@@ -275,8 +344,8 @@ struct Iq2XxsFormat {
     }
   }
 
-  template <class Visit>
-  static HWY_INLINE void codes(const Scales&, const Rows& rows, int64_t at, Visit visit) {
+  template <bool, class Visit>
+  static HWY_INLINE void codes(const Head&, const Rows& rows, int64_t at, Visit visit) {
     alignas(64) uint8_t levels[kL][kIq2XxsElems];
     Rows unpacked;
     for (int r = 0; r < kL; ++r) {
@@ -301,9 +370,10 @@ struct Q8KFormat {
   static constexpr int kSubBlocks = Blocks::kSubBlocks;
   static constexpr int kGranules = 64 / kSubBlocks;  // of a sub-block
   static constexpr int kSubElems = 4 * kGranules;
+  using Ahead = typename Blocks::template Ahead<kL * Blocks::kBlockBytes / 8>;
 
   struct Panel {
-    typename Blocks::Scales scales;
+    StoredHead<kSubBlocks, Blocks::kHasMins> head;
     alignas(64) int32_t codes[64 * kL];
   };
 
@@ -316,37 +386,54 @@ struct Q8KFormat {
     }
   }
 
-  static HWY_INLINE ScaleVec finish(ScaleVec sum, const typename Blocks::Scales& scales,
-                                    const ActivationGroup& x, IntVec scaled) {
-    const ScaleTag d;
-    const ScaleVec x_scale = hn::Set(d, x.d[0]);
-    sum = hn::MulAdd(hn::Mul(hn::Load(d, scales.d), x_scale), hn::ConvertTo(d, scaled), sum);
-    if constexpr (Blocks::kMinPairs > 0) {
-      IntVec mins = hn::Zero(IntTag());
-      for (int k = 0; k < Blocks::kMinPairs; ++k) {
-        mins = add_pair_products(mins, hn::Load(IntTag(), scales.min_pairs + k * kL),
-                                 broadcast(Blocks::min_sums(x) + 2 * k));
-      }
-      const ScaleVec scale = hn::Mul(hn::Load(d, scales.dmin), x_scale);
-      sum = hn::NegMulAdd(scale, hn::ConvertTo(d, mins), sum);
-    }
-    return sum;
+  // Eight times a block.
+  static HWY_INLINE void fetch_at(int j, Ahead& fetch) {
+    if (j % (kSubBlocks / 8) == 0) fetch.next();
   }
 
-  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t) {
+  template <class AnyHead>
+  static HWY_INLINE IntVec dot_mins(const AnyHead& head, const ActivationGroup& x) {
+    IntVec sums[2] = {hn::Zero(IntTag()), hn::Zero(IntTag())};
+    for (int k = 0; k < kSubBlocks / 2; ++k) {
+      const IntVec pair = broadcast(Blocks::min_sums(x) + 2 * k);
+      sums[k % 2] = add_pair_products(sums[k % 2], head.min_pair(k), pair);
+    }
+    return hn::Add(sums[0], sums[1]);
+  }
+
+  static HWY_INLINE ScaleVec add_scaled(ScaleVec sum, ScaleVec scale, IntVec scaled) {
+    return hn::MulAdd(scale, hn::ConvertTo(ScaleTag(), scaled), sum);
+  }
+  static HWY_INLINE ScaleVec subtract_mins(ScaleVec sum, ScaleVec scale, IntVec mins) {
+    return hn::NegMulAdd(scale, hn::ConvertTo(ScaleTag(), mins), sum);
+  }
+
+  static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t, Ahead& fetch) {
+    const ScaleTag d;
     const int64_t at = g * Blocks::kBlockBytes;
-    Blocks::scales(panel.scales, rows, at);
-    Blocks::codes(panel.scales, rows, at, [&](int j, const IntVec* codes, IntVec scale) HWY_ATTR {
-      if constexpr (Blocks::kMinPairs == 0) panel.scales.set(panel.scales.scale, j, scale);
-      for (int i = 0; i < kGranules; ++i) {
-        hn::Store(codes[i], IntTag(), panel.codes + (kGranules * j + i) * kL);
+    typename Blocks::Head head;
+    Blocks::head(head, rows, at);
+    hn::Store(head.d, d, panel.head.d);
+    if constexpr (Blocks::kHasMins) {
+      hn::Store(head.dmin, d, panel.head.dmin);
+      for (int k = 0; k < kSubBlocks / 2; ++k) {
+        hn::Store(head.min_pair(k), IntTag(), panel.head.min_pairs + k * kL);
       }
-    });
+    }
+    Blocks::template codes<false>(
+        head, rows, at, [&](int j, const IntVec* codes, IntVec scale) HWY_ATTR {
+          fetch_at(j, fetch);
+          hn::Store(scale, IntTag(), panel.head.scales + j * kL);
+          for (int i = 0; i < kGranules; ++i) {
+            hn::Store(codes[i], IntTag(), panel.codes + (kGranules * j + i) * kL);
+          }
+        });
   }
 
   template <int kX>
   static HWY_INLINE void multiply(ScaleVec (&sum)[kX], const Panel& panel,
                                   const ActivationGroup* const (&x)[kX]) {
+    const ScaleTag d;
     IntVec scaled[kX];
     for (int i = 0; i < kX; ++i) scaled[i] = hn::Zero(IntTag());
     for (int j = 0; j < kSubBlocks; ++j) {
@@ -359,27 +446,44 @@ struct Q8KFormat {
           integers[i] = add_products<Blocks::kMaxCode>(integers[i], codes, q);
         }
       }
-      const IntVec scale = hn::Load(IntTag(), panel.scales.scale + j * kL);
-      for (int i = 0; i < kX; ++i) scaled[i] = hn::Add(scaled[i], hn::Mul(integers[i], scale));
+      const IntVec scale = panel.head.scale(j);
+      for (int i = 0; i < kX; ++i) Blocks::template add<false>(&scaled[i], j, integers[i], scale);
     }
-    for (int i = 0; i < kX; ++i) sum[i] = finish(sum[i], panel.scales, *x[i], scaled[i]);
+    for (int i = 0; i < kX; ++i) {
+      const ScaleVec x_scale = hn::Set(d, x[i]->d[0]);
+      sum[i] = add_scaled(sum[i], hn::Mul(hn::Load(d, panel.head.d), x_scale), scaled[i]);
+      if constexpr (Blocks::kHasMins) {
+        const ScaleVec scale = hn::Mul(hn::Load(d, panel.head.dmin), x_scale);
+        sum[i] = subtract_mins(sum[i], scale, dot_mins(panel.head, *x[i]));
+      }
+    }
   }
 
   static HWY_INLINE ScaleVec direct(ScaleVec sum, const Rows& rows, int64_t g, int64_t,
-                                    const ActivationGroup& x) {
+                                    const ActivationGroup& x, Ahead& fetch) {
     const int64_t at = g * Blocks::kBlockBytes;
-    typename Blocks::Scales scales;
-    Blocks::scales(scales, rows, at);
-    IntVec scaled = hn::Zero(IntTag());
-    Blocks::codes(scales, rows, at, [&](int j, const IntVec* codes, IntVec scale) HWY_ATTR {
-      IntVec integers = start(x, j);
-      for (int i = 0; i < kGranules; ++i) {
-        const IntVec q = broadcast(x.q + kSubElems * j + 4 * i);
-        integers = add_products<Blocks::kMaxCode>(integers, codes[i], q);
-      }
-      scaled = hn::Add(scaled, hn::Mul(integers, scale));
-    });
-    return finish(sum, scales, x, scaled);
+    typename Blocks::Head head;
+    Blocks::head(head, rows, at);
+    IntVec mins = hn::Zero(IntTag());
+    if constexpr (Blocks::kHasMins) mins = dot_mins(head, x);
+    IntVec scaled[2] = {hn::Zero(IntTag()), hn::Zero(IntTag())};
+    Blocks::template codes<kCodesInPlace>(
+        head, rows, at, [&](int j, const IntVec* codes, IntVec scale) HWY_ATTR {
+          fetch_at(j, fetch);
+          IntVec integers = start(x, j);
+          for (int i = 0; i < kGranules; ++i) {
+            const IntVec q = broadcast(x.q + kSubElems * j + 4 * i);
+            integers = add_products<Blocks::kMaxCode>(integers, codes[i], q);
+          }
+          Blocks::template add<kCodesInPlace>(scaled, j, integers, scale);
+        });
+    const ScaleVec x_scale = hn::Set(ScaleTag(), x.d[0]);
+    const IntVec total = Blocks::template total<kCodesInPlace>(scaled);
+    sum = add_scaled(sum, hn::Mul(head.d, x_scale), total);
+    if constexpr (Blocks::kHasMins) {
+      sum = subtract_mins(sum, hn::Mul(head.dmin, x_scale), mins);
+    }
+    return sum;
   }
 };
 

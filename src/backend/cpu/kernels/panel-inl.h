@@ -213,17 +213,32 @@ HWY_INLINE IntVec add_products(IntVec sum, IntVec codes, IntVec x) {
 HWY_INLINE IntVec add_pair_products(IntVec sum, IntVec a, IntVec b) {
   const IntTag d;
   const WordTag d16;
+#if HWY_TARGET <= HWY_AVX3_DL
+  return hn::SatWidenMulPairwiseAccumulate(d, hn::BitCast(d16, a), hn::BitCast(d16, b), sum);
+#else
   return hn::Add(sum, hn::WidenMulPairwiseAdd(d, hn::BitCast(d16, a), hn::BitCast(d16, b)));
+#endif
+}
+
+// sum + a * b, where a is within 16 bits and b within 15 and not negative.
+HWY_INLINE IntVec add_small_products(IntVec sum, IntVec a, IntVec b) {
+#if HWY_ARCH_X86
+  return add_pair_products(sum, a, b);  // the upper half of b is 0
+#else
+  return hn::Add(sum, hn::Mul(a, b));
+#endif
 }
 
 // Byte k of every lane as an i32.
-template <int k>
-HWY_INLINE IntVec byte_of(IntVec v) {
-  alignas(16) static constexpr uint8_t kPick[16] = {k,     128, 128, 128, k + 4,  128, 128, 128,
-                                                    k + 8, 128, 128, 128, k + 12, 128, 128, 128};
+HWY_INLINE IntVec byte_of(IntVec v, int k) {
+  alignas(64) static constexpr uint8_t kPick[4][16] = {
+      {0, 128, 128, 128, 4, 128, 128, 128, 8, 128, 128, 128, 12, 128, 128, 128},
+      {1, 128, 128, 128, 5, 128, 128, 128, 9, 128, 128, 128, 13, 128, 128, 128},
+      {2, 128, 128, 128, 6, 128, 128, 128, 10, 128, 128, 128, 14, 128, 128, 128},
+      {3, 128, 128, 128, 7, 128, 128, 128, 11, 128, 128, 128, 15, 128, 128, 128}};
   const ByteTag d;
-  return hn::BitCast(IntTag(),
-                     hn::TableLookupBytesOr0(hn::BitCast(d, v), hn::LoadDup128(d, kPick)));
+  const auto pick = hn::LoadDup128(d, kPick[k]);
+  return hn::BitCast(IntTag(), hn::TableLookupBytesOr0(hn::BitCast(d, v), pick));
 }
 
 template <int kBits>
