@@ -11,7 +11,8 @@
 //
 // Times are medians of CPU time. Weights lie in pages of 4 KiB, as a mapped file does, and come
 // from memory and not from a cache: copies of the matrix are walked in turn. Their rows are some
-// encoded ones repeated; no kernel's speed depends on the values.
+// encoded ones repeated; no kernel's speed depends on the values. Q8_0_repacked is what --repack
+// makes of Q8_0 when a model is loaded.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ constexpr Matrix kMatrices[] = {
 };
 
 void linear(benchmark::State& state, const machine::Limits& limits, const Matrix& m, DType type,
-            int64_t n_rows) {
+            bool repacked, int64_t n_rows) {
   auto backend = make_backend(BackendKind::kCpu, {.n_threads = 1});
   const int64_t bytes = m.n_out * row_bytes(type, m.n_in);
   const int64_t n_copies = std::max<int64_t>(2, kBytesWalked / bytes + 1);
@@ -52,6 +53,13 @@ void linear(benchmark::State& state, const machine::Limits& limits, const Matrix
   fill_with_activations(x.data(), n_rows * x_width);
   const ConstTensor in(x.data(), DType::kF32, {n_rows, x_width});
   const Tensor result(out.data(), DType::kF32, {n_rows, m.n_out});
+  if (repacked) {
+    std::vector<ConstTensor> all;
+    for (int64_t c = 0; c < n_copies; ++c) {
+      all.emplace_back(weights.data() + c * bytes, type, Shape{m.n_out, m.n_in});
+    }
+    backend->ops->repack(all, n_copies * bytes);
+  }
   int64_t i = 0;
   const auto next = [&] {
     const std::byte* data = weights.data() + i * bytes;
@@ -77,15 +85,27 @@ void linear(benchmark::State& state, const machine::Limits& limits, const Matrix
 }
 
 void add_benchmarks(const machine::Limits& limits) {
+  struct Weights {
+    const char* name;
+    DType type;
+    bool repacked = false;
+  };
+  static constexpr Weights kWeights[] = {
+      {"Q8_0", DType::kQ8_0},       {"Q8_0_repacked", DType::kQ8_0, true},
+      {"Q4_K", DType::kQ4_K},       {"Q2_K", DType::kQ2_K},
+      {"IQ2_XXS", DType::kIQ2_XXS}, {"MXFP4", DType::kMXFP4},
+      {"F16", DType::kF16},         {"BF16", DType::kBF16},
+  };
   for (const Matrix& m : kMatrices) {
-    for (const DType type : {DType::kQ8_0, DType::kQ4_K, DType::kQ2_K, DType::kIQ2_XXS,
-                             DType::kMXFP4, DType::kF16, DType::kBF16}) {
+    for (const Weights& w : kWeights) {
       for (const int64_t n_rows : {1, 8, 64, 512}) {
-        const std::string name = std::string(m.name) + "/" + std::string(dtype_name(type)) +
-                                 "/rows:" + std::to_string(n_rows);
+        const std::string name =
+            std::string(m.name) + "/" + w.name + "/rows:" + std::to_string(n_rows);
         benchmark::RegisterBenchmark(
             name.c_str(),
-            [&limits, &m, type, n_rows](auto& state) { linear(state, limits, m, type, n_rows); })
+            [&limits, &m, &w, n_rows](auto& state) {
+              linear(state, limits, m, w.type, w.repacked, n_rows);
+            })
             ->UseManualTime()
             ->MinTime(0.2);
       }

@@ -124,62 +124,72 @@ struct NoFetch {
   void start(const DotArgs&, int64_t) {}
 };
 
+// A panel's place in its rows, and what collects the sums of a group of weight rows on the way.
+struct PanelAt {
+  int64_t first_row = 0;
+  int64_t g = 0;  // groups of columns before it
+  bool is_last = false;
+  float* acc = nullptr;  // [n_x][kL]
+};
+
 template <class Format, int kX>
-HWY_INLINE void multiply_tile(float* acc, const typename Format::Panel& panel, const DotArgs& args,
-                              int64_t i, int64_t g) {
+HWY_INLINE void multiply_tile(const typename Format::Panel& panel, const DotArgs& args,
+                              const PanelAt& at, int64_t i) {
   const ScaleTag d;
   const ActivationGroup* x[kX];
   ScaleVec sum[kX];
   for (int b = 0; b < kX; ++b) {
-    x[b] = activation_row(args, i + b) + g;
-    sum[b] = hn::Load(d, acc + (i + b) * kL);
+    x[b] = activation_row(args, i + b) + at.g;
+    sum[b] = at.g == 0 ? hn::Zero(d) : hn::Load(d, at.acc + (i + b) * kL);
   }
   Format::template multiply<kX>(sum, panel, x);
-  for (int b = 0; b < kX; ++b) hn::Store(sum[b], d, acc + (i + b) * kL);
+  for (int b = 0; b < kX; ++b) {
+    if (at.is_last) {
+      store_sums(args, i + b, at.first_row, sum[b]);
+    } else {
+      hn::Store(sum[b], d, at.acc + (i + b) * kL);
+    }
+  }
 }
 
 template <class Format>
-HWY_INLINE void multiply_all(float* acc, const typename Format::Panel& panel, const DotArgs& args,
-                             int64_t g) {
+HWY_INLINE void multiply_all(const typename Format::Panel& panel, const DotArgs& args,
+                             const PanelAt& at) {
   int64_t i = 0;
-  for (; i + kTileX <= args.n_x; i += kTileX) {
-    multiply_tile<Format, kTileX>(acc, panel, args, i, g);
-  }
+  for (; i + kTileX <= args.n_x; i += kTileX) multiply_tile<Format, kTileX>(panel, args, at, i);
   if (i + 4 <= args.n_x) {
-    multiply_tile<Format, 4>(acc, panel, args, i, g);
+    multiply_tile<Format, 4>(panel, args, at, i);
     i += 4;
   }
   if (i + 2 <= args.n_x) {
-    multiply_tile<Format, 2>(acc, panel, args, i, g);
+    multiply_tile<Format, 2>(panel, args, at, i);
     i += 2;
   }
-  if (i < args.n_x) multiply_tile<Format, 1>(acc, panel, args, i, g);
+  if (i < args.n_x) multiply_tile<Format, 1>(panel, args, at, i);
 }
 
 template <class Format>
 void dot_rows(const DotArgs& args) {
   typename Format::Ahead fetch(args);
+  const int64_t n_groups = (args.cols + kGroupCols - 1) / kGroupCols;
+  const auto cols_of = [&](int64_t g) { return HWY_MIN(kGroupCols, args.cols - g * kGroupCols); };
   for (int64_t first = 0; first < args.n_w; first += kL) {
     const Rows rows = group_rows(args, first);
     fetch.start(args, first);
     if (args.n_x == 1) {
       ScaleVec sum = hn::Zero(ScaleTag());
-      for (int64_t col = 0, g = 0; col < args.cols; col += kGroupCols, ++g) {
-        const int64_t n = HWY_MIN(kGroupCols, args.cols - col);
-        sum = Format::direct(sum, rows, g, n, activation_row(args, 0)[g], fetch);
+      for (int64_t g = 0; g < n_groups; ++g) {
+        sum = Format::direct(sum, rows, g, cols_of(g), activation_row(args, 0)[g], fetch);
       }
       store_sums(args, 0, first, sum);
       continue;
     }
     alignas(64) float acc[kMaxDotRows * kL];
-    std::memset(acc, 0, sizeof(float) * static_cast<size_t>(args.n_x * kL));
-    for (int64_t col = 0, g = 0; col < args.cols; col += kGroupCols, ++g) {
+    for (int64_t g = 0; g < n_groups; ++g) {
       typename Format::Panel panel;
-      Format::build(panel, rows, g, HWY_MIN(kGroupCols, args.cols - col), fetch);
-      multiply_all<Format>(acc, panel, args, g);
-    }
-    for (int64_t i = 0; i < args.n_x; ++i) {
-      store_sums(args, i, first, hn::Load(ScaleTag(), acc + i * kL));
+      Format::build(panel, rows, g, cols_of(g), fetch);
+      multiply_all<Format>(
+          panel, args, {.first_row = first, .g = g, .is_last = g + 1 == n_groups, .acc = acc});
     }
   }
 }
