@@ -1,7 +1,11 @@
 // The cpu backend's kernels for packed KV rows, softmax weights, index scores and the best rows,
 // each on every instruction set that this machine has. Oracles: the scalar decoders, long double
 // exp, the f32 form of the same scores, a full sort.
+// clang-format off: simd_targets.h comes before Highway.
+#include "base/simd_targets.h"
+
 #include <hwy/targets.h>
+// clang-format on
 
 #include <algorithm>
 #include <numeric>
