@@ -8,6 +8,7 @@
 #   scripts/peer/peer.sh pack FILE.tar.xz     its benchmarks with all they need, as folder `peer`, for a machine without
 #                                             a network: unpack it there, then `peer.sh --dir DIR/peer llama ..`
 #   scripts/peer/peer.sh llama TOOL ARGS..    a llama.cpp tool: llama-server, llama-bench, llama-perplexity, ..
+#   scripts/peer/peer.sh ops ARGS..           ggml's test-backend-ops: its kernels one by one
 #   scripts/peer/peer.sh python ARGS..        Python with numpy and gguf-py
 #   scripts/peer/peer.sh node FILE ARGS..     Node; FILE's first argument is the folder of @huggingface/gguf
 #                                             (this one needs the machine's own node and npm)
@@ -145,6 +146,9 @@ case $command in
     fetch
     tool=${1:?usage: peer.sh llama TOOL ARGS..}; shift
     GGML_BACKEND_PATH=$(cpu_library) run_private "$peer/root/usr/bin/$tool" "$@" ;;
+  ops)
+    fetch
+    GGML_BACKEND_PATH=$(cpu_library) run_private "$(find "$peer/root/usr/libexec" -name test-backend-ops)" "$@" ;;
   python)
     fetch
     export PYTHONHOME="$peer/root/usr" PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1
@@ -154,5 +158,5 @@ case $command in
     [ -d "$peer/node" ] || { say "no $npm_package: node and npm are needed to fetch it, then 'fetch --refresh'"; exit 2; }
     file=$(readlink -f "${1:?usage: peer.sh node FILE ARGS..}"); shift
     exec node "$file" "$peer/node" "$@" ;;
-  *) sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
+  *) sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac

@@ -147,16 +147,20 @@ struct A8Format {
 };
 
 // Q8_0 repacked: the panels of a group one after the other, scales as f16. As many bytes as before,
-// and read in order.
+// and read in order. kFetches: Intel's hardware loses a stream at the end of each page of 4 KiB, so
+// there a single row's panels are asked for kAhead panels before; AMD's follows it by itself and is
+// only held up (docs/perf.md).
 //
 //   0                                     256 kL        272 kL
 //   | granules [64][kL][4], biased codes  | d [8][kL]   |  of 256 columns of kL rows
+template <bool kFetches>
 struct PackedQ8_0Format {
   using Plain = A8Format<Q8_0Format>;
   using Ahead = NoFetch;
   static constexpr int64_t kCodeBytes = 256 * kL;
   static constexpr int64_t kPanelBytes = kCodeBytes + 16 * kL;
   static_assert(kPanelBytes == 8 * kL * static_cast<int64_t>(sizeof(BlockQ8_0)));
+  static constexpr int64_t kAhead = 8;
 
   struct Panel {
     static constexpr int64_t n_blocks = 8;
@@ -194,6 +198,10 @@ struct PackedQ8_0Format {
     const std::byte* at = panel_at(rows, g);
     const auto* codes = reinterpret_cast<const int32_t*>(at);
     for (int b = 0; b < 8; ++b) {
+      if constexpr (kFetches) {
+        const std::byte* ahead = at + kAhead * kPanelBytes + b * (kPanelBytes / 8);
+        for (int64_t i = 0; i < kPanelBytes / 8; i += 64) __builtin_prefetch(ahead + i, 0, 2);
+      }
       const IntVec integers = Plain::block_sum(
           x, b, [&](int i) HWY_ATTR { return hn::Load(IntTag(), codes + (8 * b + i) * kL); });
       sum = Plain::finish(sum, scale_at(at, b), x.d[b], integers);
@@ -203,6 +211,7 @@ struct PackedQ8_0Format {
 };
 
 void pack_q8_0(std::byte* out, const std::byte* w, int64_t n_rows, int64_t cols) {
+  using Packed = PackedQ8_0Format<false>;
   const int64_t stride = cols / kQ8_0Elems * static_cast<int64_t>(sizeof(BlockQ8_0));
   const hn::Rebind<uint16_t, IntTag> d16;
   const hn::RebindToUnsigned<IntTag> du;
@@ -211,14 +220,14 @@ void pack_q8_0(std::byte* out, const std::byte* w, int64_t n_rows, int64_t cols)
     for (int r = 0; r < kL; ++r) rows.row[r] = w + (first + r) * stride;
     for (int64_t b = 0; b < cols / kQ8_0Elems; ++b) {
       const int64_t at = b * static_cast<int64_t>(sizeof(BlockQ8_0));
-      std::byte* panel = out + first * stride + b / 8 * PackedQ8_0Format::kPanelBytes;
+      std::byte* panel = out + first * stride + b / 8 * Packed::kPanelBytes;
       IntVec codes[8];
       Q8_0Format::codes(rows, at, codes);
       for (int64_t i = 0; i < 8; ++i) {
         hn::Store(codes[i], IntTag(), reinterpret_cast<int32_t*>(panel) + (b % 8 * 8 + i) * kL);
       }
       const IntVec half = mask_with(load_dword_of_4<0>(rows, at), 0xffff);
-      auto* halves = reinterpret_cast<uint16_t*>(panel + PackedQ8_0Format::kCodeBytes);
+      auto* halves = reinterpret_cast<uint16_t*>(panel + Packed::kCodeBytes);
       hn::Store(hn::TruncateTo(d16, hn::BitCast(du, half)), d16, halves + b % 8 * kL);
     }
   }
@@ -226,7 +235,8 @@ void pack_q8_0(std::byte* out, const std::byte* w, int64_t n_rows, int64_t cols)
 
 int64_t lane_rows() { return kL; }
 
-void dot_packed_q8_0(const DotArgs& args) { dot_rows<PackedQ8_0Format>(args); }
+void dot_packed_q8_0(const DotArgs& args) { dot_rows<PackedQ8_0Format<false>>(args); }
+void dot_packed_q8_0_fetching(const DotArgs& args) { dot_rows<PackedQ8_0Format<true>>(args); }
 void dot_q8_0(const DotArgs& args) { dot_rows<A8Format<Q8_0Format>>(args); }
 void dot_mxfp4(const DotArgs& args) { dot_rows<A8Format<Mxfp4Format>>(args); }
 
@@ -240,13 +250,28 @@ namespace ds4::cpu {
 HWY_EXPORT(dot_q8_0);
 HWY_EXPORT(dot_mxfp4);
 HWY_EXPORT(dot_packed_q8_0);
+HWY_EXPORT(dot_packed_q8_0_fetching);
 HWY_EXPORT(pack_q8_0);
 HWY_EXPORT(lane_rows);
+
+namespace {
+
+bool is_intel() {
+#if HWY_ARCH_X86
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
 
 void add_a8_dots(Kernels& kernels) {
   kernels.dot_q8_0 = HWY_DYNAMIC_POINTER(dot_q8_0);
   kernels.dot_mxfp4 = HWY_DYNAMIC_POINTER(dot_mxfp4);
-  kernels.dot_packed_q8_0 = HWY_DYNAMIC_POINTER(dot_packed_q8_0);
+  kernels.dot_packed_q8_0 = is_intel() ? HWY_DYNAMIC_POINTER(dot_packed_q8_0_fetching)
+                                       : HWY_DYNAMIC_POINTER(dot_packed_q8_0);
   kernels.pack_q8_0 = HWY_DYNAMIC_POINTER(pack_q8_0);
   const auto rows = HWY_DYNAMIC_POINTER(lane_rows);
   kernels.group_rows = rows();
