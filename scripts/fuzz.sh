@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets of tests/fuzz with address and undefined-behaviour sanitizers, one after another on one
-# core, and prints one line for each. Ends with exit 1 when anything was found; the inputs are then in
+# Runs the fuzz targets of tests/fuzz with address and undefined-behaviour sanitizers, one on each core at a
+# time, and prints one line for each. Ends with exit 1 when anything was found; the inputs are then in
 # build/fuzz/findings, and running a target with such a file as its argument shows it again.
 #
 #   scripts/fuzz.sh [--seconds N] [--keep] [TARGET..]
@@ -46,12 +46,14 @@ export UBSAN_OPTIONS=print_stacktrace=1
 ASAN_SYMBOLIZER_PATH=$(command -v "$(scripts/tool.sh clang-19 llvm-symbolizer-19)")
 export ASAN_SYMBOLIZER_PATH
 
-limits=(-rss_limit_mb=1024 -timeout=20)
+limits="-rss_limit_mb=1024 -timeout=20"
+# shellcheck disable=SC2317  # run by xargs
 fuzz() {  # fuzz TARGET: runs it and prints its line
   local target=$1 log=$out/logs/$1.log new=$out/corpus/$1 kept=tests/fuzz/corpus/$1 max_len=4096 rc=0
   if [ "$target" = safetensors ]; then max_len=8192; fi
   mkdir -p "$new"
-  "$out/bin/${target}_fuzz" -max_total_time="$seconds" "${limits[@]}" -max_len=$max_len -print_final_stats=1 \
+  # shellcheck disable=SC2086  # several flags
+  "$out/bin/${target}_fuzz" -max_total_time="$seconds" $limits -max_len=$max_len -print_final_stats=1 \
       -dict="tests/fuzz/dict/$target.dict" -artifact_prefix="$out/findings/$target-" "$new" "$kept" > "$log" 2>&1 || rc=$?
   awk -v target="$target" -v seconds="$seconds" -v rc=$rc '
     / cov: / {for (i = 1; i < NF; i++) {if ($i == "cov:") cov = $(i + 1); if ($i == "corp:") corpus = $(i + 1)}}
@@ -70,8 +72,13 @@ fuzz() {  # fuzz TARGET: runs it and prints its line
   return $rc
 }
 
+export -f fuzz
+export out seconds limits
 found=0
-for target in "${targets[@]}"; do fuzz "$target" || found=1; done
+# shellcheck disable=SC2016  # expanded by the shell of each target
+printf '%s\n' "${targets[@]}" |
+  xargs -P "$(nproc)" -I{} bash -c 'fuzz {} > "$out/logs/{}.line"' || found=1
+for target in "${targets[@]}"; do cat "$out/logs/$target.line"; done
 
 if [ -n "$keep" ] && [ $found = 0 ]; then
   for target in "${targets[@]}"; do
@@ -79,7 +86,8 @@ if [ -n "$keep" ] && [ $found = 0 ]; then
     rm -rf "$least"
     mkdir -p "$least"
     # By lines reached alone; how often each was reached would keep four times as much.
-    "$out/bin/${target}_fuzz" "${limits[@]}" -set_cover_merge=1 -use_counters=0 "$least" "$kept" "$out/corpus/$target" \
+    # shellcheck disable=SC2086
+    "$out/bin/${target}_fuzz" $limits -set_cover_merge=1 -use_counters=0 "$least" "$kept" "$out/corpus/$target" \
         > "$out/logs/$target-merge.log" 2>&1
     # Inputs that once found something have names of their own and stay whatever they reach.
     find "$kept" -type f ! -name 'found-*' -delete
