@@ -101,11 +101,10 @@ void add_benchmarks(const machine::Limits& limits) {
       for (const int64_t n_rows : {1, 8, 64, 512}) {
         const std::string name =
             std::string(m.name) + "/" + w.name + "/rows:" + std::to_string(n_rows);
-        benchmark::RegisterBenchmark(
-            name.c_str(),
-            [&limits, &m, &w, n_rows](auto& state) {
-              linear(state, limits, m, w.type, w.repacked, n_rows);
-            })
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [&limits, &m, &w, n_rows](auto& state) {
+                                       linear(state, limits, m, w.type, w.repacked, n_rows);
+                                     })
             ->UseManualTime()
             ->MinTime(0.2);
       }

@@ -3,10 +3,11 @@
 // first-level cache that is unpacked once and meets all of them. Compiled once per target.
 //
 // A Format tells, for the 256 columns of one activation group (fewer at the end of a row):
-//   Panel                                   the unpacked form of a group: codes by granule, scales by lane
-//   build(panel, rows, g, cols, fetch)      unpacks columns 256 g ... of the rows
-//   multiply<kX>(acc, panel, x)             acc[i] += the group's part of w . x[i], in the documented order
-//   direct(acc, rows, g, cols, x, fetch)    build and multiply for one x without the way through
+//   Panel                                   the unpacked form of a group: codes by granule, scales
+//   by lane build(panel, rows, g, cols, fetch)      unpacks columns 256 g ... of the rows
+//   multiply<kX>(acc, panel, x)             acc[i] += the group's part of w . x[i], in the
+//   documented order direct(acc, rows, g, cols, x, fetch)    build and multiply for one x without
+//   the way through
 //                                           memory
 //   Ahead                                   Fetch or NoFetch; build and direct call its next() now
 //                                           and then, for as many bytes as they unpack
@@ -43,9 +44,9 @@ HWY_INLINE void store_sums(const DotArgs& args, int64_t i, int64_t first, ScaleV
 }
 
 // Rows are read side by side, which the hardware does not foresee: 16 places at a time, each for a
-// short while. So what comes next is fetched, in the order in which it will be needed and some lines
-// between every few instructions; many at once fill the places a core has for lines on their way,
-// and then it waits.
+// short while. So what comes next is fetched, in the order in which it will be needed and some
+// lines between every few instructions; many at once fill the places a core has for lines on their
+// way, and then it waits.
 //
 // kFetchCols columns of a group, row by row, are a chunk; kFetchAhead bytes of chunks are on their
 // way. Both are small, so that what was fetched is still in the first level when it is read, and a
@@ -188,8 +189,8 @@ void dot_rows(const DotArgs& args) {
     for (int64_t g = 0; g < n_groups; ++g) {
       typename Format::Panel panel;
       Format::build(panel, rows, g, cols_of(g), fetch);
-      multiply_all<Format>(
-          panel, args, {.first_row = first, .g = g, .is_last = g + 1 == n_groups, .acc = acc});
+      multiply_all<Format>(panel, args,
+                           {.first_row = first, .g = g, .is_last = g + 1 == n_groups, .acc = acc});
     }
   }
 }
