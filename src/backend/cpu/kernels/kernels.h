@@ -176,7 +176,8 @@ Kernels select_kernels();
 // What each kernel file contributes to select_kernels().
 void add_float_dots(Kernels& kernels);
 void add_a8_dots(Kernels& kernels);
-void add_q8_k_dots(Kernels& kernels);
+void add_iq2_xxs_dot(Kernels& kernels);
+void add_q4_q2_k_dots(Kernels& kernels);
 void add_rounding(Kernels& kernels);
 void add_attention(Kernels& kernels);
 void add_index_scores(Kernels& kernels);

@@ -45,7 +45,8 @@ Kernels select_kernels() {
 #endif
   add_float_dots(kernels);
   add_a8_dots(kernels);
-  add_q8_k_dots(kernels);
+  add_q4_q2_k_dots(kernels);
+  add_iq2_xxs_dot(kernels);
   add_rounding(kernels);
   add_attention(kernels);
   add_index_scores(kernels);
