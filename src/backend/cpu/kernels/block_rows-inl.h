@@ -3,14 +3,12 @@
 // first-level cache that is unpacked once and meets all of them. Compiled once per target.
 //
 // A Format tells, for the 256 columns of one activation group (fewer at the end of a row):
-//   Panel                                   the unpacked form of a group: codes by granule, scales
-//   by lane build(panel, rows, g, cols, fetch)      unpacks columns 256 g ... of the rows
-//   multiply<kX>(acc, panel, x)             acc[i] += the group's part of w . x[i], in the
-//   documented order direct(acc, rows, g, cols, x, fetch)    build and multiply for one x without
-//   the way through
-//                                           memory
-//   Ahead                                   Fetch or NoFetch; build and direct call its next() now
-//                                           and then, for as many bytes as they unpack
+//   Panel        the unpacked form of a group of rows: codes by granule, scales by lane
+//   build()      unpacks columns 256 g ... of the rows
+//   multiply()   acc[i] += the panel's part of w . x[i], in the documented order
+//   direct()     build and multiply for one x without the way through memory
+//   Ahead        Fetch, FetchGroup or NoFetch: build() and direct() call its next() now and then,
+//                for as many bytes as they unpack
 #if defined(DS4_BACKEND_CPU_BLOCK_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DS4_BACKEND_CPU_BLOCK_ROWS_INL_H_
 #undef DS4_BACKEND_CPU_BLOCK_ROWS_INL_H_
@@ -54,11 +52,22 @@ HWY_INLINE void store_sums(const DotArgs& args, int64_t i, int64_t first, ScaleV
 inline constexpr int64_t kFetchCols = 512;
 inline constexpr int64_t kFetchAhead = 16 << 10;
 
+// Addresses of what is fetched are numbers: past the end of the weights they point at nothing of
+// ours, which a prefetch may and a pointer may not.
+template <int64_t kBytes, int kLocality = 3>  // 3: into the first level, 2: into the second
+HWY_INLINE void fetch_bytes(uintptr_t at) {
+  for (uintptr_t i = 0; i < kBytes; i += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(at + i), 0, kLocality);
+  }
+}
+
 // Where there is nothing, or nothing known, to follow: what is there already.
-HWY_INLINE const std::byte* row_ahead(const DotArgs& args, int64_t row, int64_t first) {
-  if (row < args.n_w) return args.w + row * args.w_stride;
-  if (args.next != nullptr) return args.next + (row - args.n_w) * args.w_stride;
-  return args.w + first * args.w_stride;
+HWY_INLINE uintptr_t row_ahead(const DotArgs& args, int64_t row, int64_t first) {
+  const bool is_next = row >= args.n_w && args.next != nullptr;
+  if (is_next) row -= args.n_w;
+  if (!is_next && row >= args.n_w) row = first;
+  return reinterpret_cast<uintptr_t>(is_next ? args.next : args.w) +
+         static_cast<uintptr_t>(row * args.w_stride);
 }
 
 // kPiece: bytes fetched by next(), a row's part of a chunk.
@@ -79,24 +88,24 @@ class Fetch {
   // Before the group of row `first` is read.
   HWY_INLINE void start(const DotArgs& args, int64_t first) {
     const int64_t row = first + groups_ahead_ * kL;
-    at_ = row_ahead(args, row, first) + chunks_ahead_ * (args.w_stride / n_chunks_);
+    at_ = row_ahead(args, row, first) +
+          static_cast<uintptr_t>(chunks_ahead_ * (args.w_stride / n_chunks_));
     next_group_ = row_ahead(args, row + kL, first);
     chunks_left_ = n_chunks_ - chunks_ahead_;
     pieces_left_ = n_pieces_;
   }
 
   HWY_INLINE void next() {
-    for (int64_t i = 0; i < kPiece; i += 64) __builtin_prefetch(at_ + i, 0, 3);
-    at_ += step_;
+    fetch_bytes<kPiece>(at_);
+    at_ += static_cast<uintptr_t>(step_);
     if (--pieces_left_ == 0) {
       pieces_left_ = n_pieces_;
-      at_ = --chunks_left_ == 0 ? next_group_ : at_ + to_next_chunk_;
+      at_ = --chunks_left_ == 0 ? next_group_ : at_ + static_cast<uintptr_t>(to_next_chunk_);
     }
   }
 
  private:
-  const std::byte* at_ = nullptr;
-  const std::byte* next_group_ = nullptr;
+  uintptr_t at_ = 0, next_group_ = 0;
   int64_t step_, to_next_chunk_, n_pieces_, n_chunks_, groups_ahead_, chunks_ahead_;
   int64_t pieces_left_ = 0, chunks_left_ = 0;
 };
@@ -111,12 +120,12 @@ class FetchGroup {
     at_ = row_ahead(args, first + kL, first);
   }
   HWY_INLINE void next() {
-    for (int64_t i = 0; i < kPiece; i += 64) __builtin_prefetch(at_ + i, 0, 3);
+    fetch_bytes<kPiece>(at_);
     at_ += kPiece;
   }
 
  private:
-  const std::byte* at_ = nullptr;
+  uintptr_t at_ = 0;
 };
 
 // Of weights that are read in order the hardware sees what comes next, and fetches it better.

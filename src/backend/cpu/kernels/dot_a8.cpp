@@ -180,9 +180,7 @@ struct PackedQ8_0Format {
   static HWY_INLINE void build(Panel& panel, const Rows& rows, int64_t g, int64_t, Ahead&) {
     const std::byte* at = panel_at(rows, g);
     // Multiplying takes so long that the hardware loses track.
-    for (int64_t i = 0; i < kPanelBytes; i += 64) {
-      __builtin_prefetch(at + 2 * kPanelBytes + i, 0, 3);
-    }
+    fetch_bytes<kPanelBytes>(reinterpret_cast<uintptr_t>(at) + 2 * kPanelBytes);
     panel.codes = reinterpret_cast<const int32_t*>(at);
     for (int b = 0; b < 8; ++b) hn::Store(scale_at(at, b), ScaleTag(), panel.scale + b * kL);
   }
@@ -199,8 +197,8 @@ struct PackedQ8_0Format {
     const auto* codes = reinterpret_cast<const int32_t*>(at);
     for (int b = 0; b < 8; ++b) {
       if constexpr (kFetches) {
-        const std::byte* ahead = at + kAhead * kPanelBytes + b * (kPanelBytes / 8);
-        for (int64_t i = 0; i < kPanelBytes / 8; i += 64) __builtin_prefetch(ahead + i, 0, 2);
+        constexpr int64_t kPart = kPanelBytes / 8;
+        fetch_bytes<kPart, 2>(reinterpret_cast<uintptr_t>(at + b * kPart) + kAhead * kPanelBytes);
       }
       const IntVec integers = Plain::block_sum(
           x, b, [&](int i) HWY_ATTR { return hn::Load(IntTag(), codes + (8 * b + i) * kL); });

@@ -7,9 +7,8 @@
 // product, so block sums are exact integers that stand in their rows' lanes, and nothing is ever
 // added across lanes.
 //
-//   granule g of a group     | r0: c c c c | r1: c c c c | ... | r15: c c c c |    c = code of
-//   column activation, broadcast    |     q q q q |     q q q q | ... |      q q q q |    4g, 4g+1,
-//   ...
+//   granule g of a group    | r0: c c c c | ... | r15: c c c c |   c: code of column 4g + 0 .. 3
+//   activation, broadcast   |     q q q q | ... |      q q q q |   q: activation of the same
 //
 // A weight row's sum over its blocks is one chain of fused multiply-adds in ascending order:
 //   sum <- fma(w_scale * x_scale, float(block sum), sum)        (and again with the mins' sum,
@@ -182,8 +181,7 @@ HWY_INLINE void load_dwords_16(const Rows& rows, int64_t at, IntVec* out) {
   }
 }
 
-// --- products
-// --------------------------------------------------------------------------------------
+// --- products ------------------------------------------------------------------------------------
 
 // Four activation codes, or a pair of sums, for every lane.
 HWY_INLINE IntVec broadcast(const void* four_bytes) {
