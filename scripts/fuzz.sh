@@ -77,8 +77,7 @@ export out seconds limits
 found=0
 # shellcheck disable=SC2016  # expanded by the shell of each target
 printf '%s\n' "${targets[@]}" |
-  xargs -P "$(nproc)" -I{} bash -c 'fuzz {} > "$out/logs/{}.line"' || found=1
-for target in "${targets[@]}"; do cat "$out/logs/$target.line"; done
+  xargs -P "$(nproc)" -I{} bash -c 'fuzz {} > "$out/logs/{}.line"; rc=$?; cat "$out/logs/{}.line"; exit $rc' || found=1
 
 if [ -n "$keep" ] && [ $found = 0 ]; then
   for target in "${targets[@]}"; do

@@ -8,7 +8,7 @@
 #   scripts/peer/peer.sh pack FILE.tar.xz     its benchmarks with all they need, as folder `peer`, for a machine without
 #                                             a network: unpack it there, then `peer.sh --dir DIR/peer llama ..`
 #   scripts/peer/peer.sh llama TOOL ARGS..    a llama.cpp tool: llama-server, llama-bench, llama-perplexity, ..
-#   scripts/peer/peer.sh ops ARGS..           ggml's test-backend-ops: its kernels one by one
+#   scripts/peer/peer.sh ops ARGS..           ggml's test-backend-ops: its kernels one by one (not in the pack)
 #   scripts/peer/peer.sh python ARGS..        Python with numpy and gguf-py
 #   scripts/peer/peer.sh node FILE ARGS..     Node; FILE's first argument is the folder of @huggingface/gguf
 #                                             (this one needs the machine's own node and npm)

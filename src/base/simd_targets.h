@@ -14,7 +14,6 @@
 // width, and every target here but SSE2 and SSE4 has a fused multiply-add. So AVX2, AVX-512,
 // VNNI and NEON give the same bits; the two SSE targets agree with each other and differ from the
 // rest in last bits of f32 sums. Sums of integer products are exact everywhere.
-
 //
 // Sanitizers look at where a kernel reads and writes, which depends on the vectors' width alone. So
 // with them one target of each width is compiled, in less than half the time.
