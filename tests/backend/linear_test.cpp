@@ -1,5 +1,6 @@
 // Projections: every weight type, row counts around the tiles of four and the runs of 64, widths
 // around the vectors; integers bit for bit against the scalar dot products of the quant room.
+#include "backend/cpu/kernels/kernels.h"
 #include "quant/iq2_xxs.h"
 #include "quant/mxfp4.h"
 #include "quant/q2_k.h"
@@ -232,8 +233,47 @@ TEST(IntegerLinearTest, EqualsTheScalarDotProductsForExtremeActivations) {
   for (DType type : kBlockTypes) expect_scalar_bits(type, x, random_weights(type, {5, 256}, 12));
 }
 
-// --- repacked copies
-// ------------------------------------------------------------------------------
+// --- repacked copies ----------------------------------------------------------------------------
+
+// Which form a processor gets depends on who made it; both are held against the rows in the file.
+TEST(RepackTest, BothFormsOfTheKernelGiveTheSameBits) {
+  constexpr int64_t kRows = 48, kCols = 512, kGroups = kCols / cpu::kActivationGroupElems;
+  const cpu::Kernels kernels = cpu::select_kernels();
+  const Array w = random_weights(DType::kQ8_0, {kRows, kCols}, 41);
+  const int64_t stride = w.tensor().row_stride();
+  std::vector<std::byte> memory(static_cast<size_t>(kRows * stride + 64));
+  std::byte* const copy =
+      memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  kernels.pack_q8_0(copy, w.tensor().row_data(0), kRows, kCols);
+  for (int64_t n : {1, 3, 11}) {
+    SCOPED_TRACE(n);
+    const Array x = random_floats({n, kCols}, 42);
+    std::vector<cpu::ActivationGroup> groups(static_cast<size_t>(n * kGroups));
+    std::vector<const void*> rows;
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t g = 0; g < kGroups; ++g) {
+        kernels.round_a8(x.tensor().row<float>(i) + g * cpu::kActivationGroupElems, 8,
+                         &groups[static_cast<size_t>(i * kGroups + g)]);
+      }
+      rows.push_back(&groups[static_cast<size_t>(i * kGroups)]);
+    }
+    const auto products = [&](cpu::DotFn dot, const std::byte* weights) {
+      Array out = floats({n, kRows});
+      dot({.w = weights,
+           .w_stride = stride,
+           .n_w = kRows,
+           .cols = kCols,
+           .x = rows.data(),
+           .n_x = n,
+           .out = out.f(),
+           .out_stride = kRows});
+      return out;
+    };
+    const Array want = products(kernels.dot_q8_0, w.tensor().row_data(0));
+    EXPECT_TRUE(products(kernels.dot_packed_q8_0_forms[0], copy).same_bits(want));
+    EXPECT_TRUE(products(kernels.dot_packed_q8_0_forms[1], copy).same_bits(want));
+  }
+}
 
 // Same bits from a copy as from the original, for projections with and without groups and for
 // experts, one row and many; weights that cannot be copied, or no longer fit, are used as they are.

@@ -268,8 +268,9 @@ bool is_intel() {
 void add_a8_dots(Kernels& kernels) {
   kernels.dot_q8_0 = HWY_DYNAMIC_POINTER(dot_q8_0);
   kernels.dot_mxfp4 = HWY_DYNAMIC_POINTER(dot_mxfp4);
-  kernels.dot_packed_q8_0 = is_intel() ? HWY_DYNAMIC_POINTER(dot_packed_q8_0_fetching)
-                                       : HWY_DYNAMIC_POINTER(dot_packed_q8_0);
+  kernels.dot_packed_q8_0_forms[0] = HWY_DYNAMIC_POINTER(dot_packed_q8_0);
+  kernels.dot_packed_q8_0_forms[1] = HWY_DYNAMIC_POINTER(dot_packed_q8_0_fetching);
+  kernels.dot_packed_q8_0 = kernels.dot_packed_q8_0_forms[is_intel() ? 1 : 0];
   kernels.pack_q8_0 = HWY_DYNAMIC_POINTER(pack_q8_0);
   const auto rows = HWY_DYNAMIC_POINTER(lane_rows);
   kernels.group_rows = rows();

@@ -120,6 +120,8 @@ struct Kernels {
   int64_t group_rows = 0;
   void (*pack_q8_0)(std::byte* out, const std::byte* w, int64_t n_rows, int64_t cols) = nullptr;
   DotFn dot_packed_q8_0 = nullptr;
+  // What dot_packed_q8_0 is chosen from, for tests: without and with asking for weights ahead.
+  DotFn dot_packed_q8_0_forms[2] = {};
 
   // Activations to int8: n_blocks A8 blocks of 32 (the rest of the group is left as it is), or one
   // Q8_K record of 256.
